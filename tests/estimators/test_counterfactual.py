@@ -115,7 +115,7 @@ def test_a_frame_with_names_in_single_precision(data):
     assert found.rows.index.tolist() == few.index.tolist()
     assert (found.rows["age"] == few["age"]).all()
     assert found[1] == []
-    assert f"row client 0: {found.before[0]} → bee with" in str(found)
+    assert f"row client 0: {found.before[0]} → bee, " in str(found)
 
 
 def test_a_class_that_no_row_gets():

@@ -148,7 +148,7 @@ def test_categories_are_one_feature_and_a_metric_is_part_of_the_weights(data):
     frame = pd.DataFrame(data.x, columns=["height", "width", "age", "income", "debt"])
     frame["plan"] = np.array(["basic", "plus", "pro"])[np.digitize(data.x[:, 0], [-0.5, 0.5])]
     model = small(geometry="whitened", varsigma=0.6).fit(frame, data.y)
-    names = model.model_.columns.names
+    names = model.model_.columns.number_names
     assert len(names) == 8  # three numbers for the category
     pulls = {own.column: own for own in model.explain(frame.iloc[:2]).pulls(1)}
     assert set(pulls) == {*frame.columns}

@@ -261,24 +261,12 @@ def _named(model: FittedModel, X: Any, y: Labels | None, chosen: list[int]) -> d
     elif y is not None:  # of a clusterer: names to show, not to score
         labels = [show(v) for v in y.take(chosen).tolist()]
     told = None if texts is None else [(texts[k] or "")[:_LETTERS] for k in chosen.tolist()]
-    return {"x": pack_rows(packed), "y": labels, "number": [names[k] for k in chosen.tolist()], "text": told,
-            "rejected": why.rejected, "why": tables, "misled": misled,
-            "columns": columns}  # fmt: skip
-
-
-def _misled(model: FittedModel, why: Explanation, labels: list[int]) -> dict[str, list[str]]:
-    """The columns that pulled the surest of the wrong rows from their class, by the place of the row."""
-    best, found, lines = why.proba.argmax(1), {}, model.features.user_columns
-    wrong = [k for k, own in enumerate(labels) if own >= 0 and own != best[k]]
-    for k in sorted(wrong, key=lambda k: -why.proba[k].max())[:_MISTAKES]:
-        stored = StoredRows(why.given[k : k + 1], model.device)
-        pulls = column_pulls(model, stored, np.array([best[k], labels[k]]))
-        found[str(k)] = [
-            f"{lines[j].name} {lines[j].written(as_numpy(why.given[k]))} "
-            f"(typical: {lines[j].written(pulls.typical[1])})"
-            for j in [j for j in pulls.order() if pulls.pull[j] > 0][:_MISLED]
-        ]
-    return found
+    return {
+        "x": pack_rows(packed),
+        "y": labels,
+        "number": [names[k] for k in chosen.tolist()],
+        "text": told,
+    }
 
 
 def _title(classes: list[str], model: FittedModel) -> str:

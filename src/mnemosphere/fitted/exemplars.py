@@ -211,4 +211,4 @@ def name_features(model: FittedModel, names: ArrayLike) -> FittedModel:
             f"names must have one entry for each of {model.columns.n_numbers} features, got "
             f"{len(given)}"
         )
-    return model.replace(features=replace(model.columns, named=given))
+    return model.replace(columns=replace(model.columns, renamed=given))

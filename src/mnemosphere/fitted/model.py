@@ -41,7 +41,7 @@ from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.soft_labels import without_floor
 from mnemosphere.numerics import sphere
 from mnemosphere.numerics.bessel import log_area
-from mnemosphere.rows.columns import Features
+from mnemosphere.rows.columns import Columns
 from mnemosphere.rows.labels import Encoded, class_index, encode_labels, row_weights, sample_weights
 from mnemosphere.rows.rows import Rows
 from mnemosphere.training.lineage import Lineage
@@ -50,6 +50,7 @@ from mnemosphere.training.solver import SolverState
 Floats = NDArray[np.floating[Any]]
 _P = ParamSpec("_P")
 _NAMED = 10  # classes that a model names of itself
+_FEW_HELD = 19  # held-out rows of a class, with fewer of which a rate of 5% promises nothing of it
 
 
 class Placed(NamedTuple):
@@ -119,9 +120,8 @@ class Calibration:
     novelty: Floats  # novelty scores
     rejection: Floats  # rejection scores
     label: Floats  # −log P(y|x) of the labels that are known, in the order of rows
-    doubt: (
-        Floats  # log-odds against the answers to these rows, then to rows out of scope; inf: none
-    )
+    # log-odds against the answers to these rows, then to rows out of scope; inf: no answer
+    doubt: Floats
     right: NDArray[np.int64]  # whether these answers are right
     temperature: float = 1.0  # at which the scores were taken
     # of each memory, the rows in which it had the largest share, how many of them are right, and the
@@ -276,7 +276,18 @@ class FittedModel:
             f"objective={self.objective!r}, geometry={self.geometry.name!r}\n"
             f"  temperature {self.votes.temperature:.3g}, "
             + ("not calibrated" if found is None else f"calibrated by {len(found.novelty)} {by}")
+            + ("" if found is None or found.fresh else self._few_rows())
         )
+
+    def _few_rows(self) -> str:
+        """Which classes have too few of the rows by which rates hold to promise anything of each."""
+        if self.held is None:
+            return ""
+        counts = torch.bincount(self.held.column[self.held.scored], minlength=len(self.classes))
+        pairs = zip(self.classes.tolist(), counts.tolist(), strict=False)
+        few = [f"{name} ({n})" for name, n in pairs if n < _FEW_HELD][:_NAMED]
+        told = f"\n  rates and sets hold for all classes together, few rows are of {', '.join(few)}"
+        return told if few else ""
 
     def __getstate__(self) -> dict[str, Any]:
         return {f.name: getattr(self, f.name) for f in fields(self)}  # without what is cached
@@ -419,8 +430,7 @@ class FittedModel:
         """X as numbers, NaN where a feature is not known; ValueError for anything else."""
         if isinstance(X, Rows):  # of a data set that was checked
             return X.on(self.device)
-        stored = Rows.of(self.features.numbers_of(X), self.device)
-        return stored.check_finite(self.features.names, gaps=True)
+        return Rows.encode(X, self.columns, self.device)
 
     def completed(self, X: Any) -> Rows:
         """X as numbers, with what the density expects in place of NaN.

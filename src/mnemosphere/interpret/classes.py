@@ -39,7 +39,8 @@ _LEAST = 1e-30  # weight: float32 has it
 def add_class(model: FittedModel, X: Any, label: object) -> FittedModel:
     """Add a class from a few rows of it, without training; the other memories stay.
 
-    Its memories are the rows (centers of five groups if there are more), halfway to their mean:
+    Few rows promise little of their class: rates and sets then hold for all classes together, and
+    printing the model says so. Its memories are the rows (centers of five groups if there are more), halfway to their mean:
     imprinted weights (Qi et al. 2018). Their weight is the likeliest one, for these rows and for
     rows that the model draws of the known classes.
 

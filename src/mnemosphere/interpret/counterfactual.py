@@ -30,8 +30,7 @@ from mnemosphere.fitted.pulls import (
 from mnemosphere.geometry.base import on_sphere
 from mnemosphere.interpret.explanation import familiar
 from mnemosphere.interpret.rejection import familiarity
-from mnemosphere.rows.encoding import is_frame, written
-from mnemosphere.rows.columns import UserColumn
+from mnemosphere.rows.columns import UserColumn, written
 from mnemosphere.rows.rows import Rows
 
 _MEMORIES = 4  # of the wanted class that a row goes over to
@@ -198,7 +197,7 @@ def counterfactual(
     Examples
     --------
     >>> print(mn.interpret.counterfactual(model, X_test[:1], 1, fixed=["hue"]))
-    row 54: class 0 → class 1 with
+    row 54: class 0 → class 1, unusual (2 of 100 known rows are more unusual), with
     column   this row  change to  then class 1
     ──────────────────────────────────────────
     alcohol     13.74      12.29           65%
@@ -323,9 +322,9 @@ class _Search(NamedTuple):
         others = np.delete(log_p, self.target, axis=1).max(1, initial=-np.inf)
         margin = torch.finfo(self.model.votes.w.dtype).eps ** 0.5
         found: Floats = log_p[:, self.target] - others - margin
-        if self.probability <= _AHEAD:
-            return found
-        return np.minimum(found, log_p[:, self.target] - np.log(self.probability))
+        if self.probability > _AHEAD:
+            found = np.minimum(found, log_p[:, self.target] - np.log(self.probability))
+        return found
 
     def log_proba(self, rows: Floats) -> Floats:
         """Of the classes, at rows (n, N)."""
@@ -360,12 +359,8 @@ class _Search(NamedTuple):
 
 def _written_back(model: FittedModel, X: Any, after: Floats) -> Any:
     """Rows of numbers as X has them: a frame of its columns, or an array."""
-    if not is_frame(X) or model.columns.encoder is not None:
-        return after
-    encoding = model.columns.encoding
-    if encoding is not None and not model.columns.is_encoded(X):
-        return encoding.rewrite(X, after)
-    return type(X)(after, X.index, X.columns) if hasattr(X, "iloc") else after
+    given = as_numpy(model.stored(X).values)
+    return model.columns.rewrite(X, after, (given != after) & ~np.isnan(after))
 
 
 def _value(line: UserColumn, row: Floats) -> float | str:

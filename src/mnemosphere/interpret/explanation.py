@@ -17,7 +17,7 @@ from mnemosphere.base.files import plain
 from mnemosphere.base.machine import import_extra
 from mnemosphere.base.text import Shown, Table, middle_cut, percent, short_text
 from mnemosphere.fitted.model import FittedModel, Placed, as_numpy, check_whole, row_names
-from mnemosphere.fitted.pulls import Pull, Pulls, column_pulls
+from mnemosphere.fitted.pulls import Pull, Pulls, column_pulls, word_pulls
 from mnemosphere.geometry.base import on_sphere
 from mnemosphere.interpret.rejection import familiarity
 from mnemosphere.model.mixture import memory_name
@@ -39,6 +39,7 @@ _PURE = 0.95  # of a soft label: a memory of one class
 _LITTLE = 1.5  # by which memories may change the odds of a class where its frequency decides
 _FEW = 0.1  # share of known rows that are further out, below which a row is unusual
 _SIMILAR = 3  # known rows that are shown
+_SIGNS = "\"'.,;:!?()"  # beside a word
 _DECIDES = 0.1  # share of the vote with which a memory takes part in the choice of these
 
 
@@ -319,9 +320,43 @@ class Explanation(Shown):
         --------
         >>> pull = clf.explain(X_test[:1]).pulls(0)[0]
         >>> pull.column, pull.pull > 0
-        ('alcohol', True)
+        ('flavanoids', True)
         """
         return self._told(row, self._pulls(row))
+
+    def words(self, row: int = 0) -> list[tuple[str, float]]:
+        """Compute how much each word of a text pulls the decision, the most first.
+
+        The pull of a word is what the log-odds of the predicted class against the runner-up would lose
+        without it. All texts less one word are encoded at once.
+
+        Parameters
+        ----------
+        row : int, default 0
+            Place of the row.
+
+        Returns
+        -------
+        list of (str, float)
+            Words and their pulls; none of rows without text, or of one word or more than a hundred.
+
+        Examples
+        --------
+        >>> clf.explain(X_test[:1]).words(0)  # a table of numbers
+        []
+        """
+        text = None if self.texts is None else self.texts[row]
+        if text is None or len(self.classes) < 2:
+            return []
+        return word_pulls(self.model, self._given(row), text, self._pair(row))
+
+    def word_line(self, row: int) -> str:
+        """The words that matter, for people; empty if there are none."""
+        words = self.words(row)
+        told = [f"{middle_cut(word.strip(_SIGNS) or word, _SHORT)} {pull:+.2f}" for word, pull in words[:_SHOWN]
+                if abs(pull) >= _LEAST_PULL * abs(words[0][1])]  # fmt: skip
+        own, other = (self._called(c) for c in self._pair(row))
+        return f"words for {own} (+) or {other} (-): {', '.join(told)}" if told else ""
 
     def _told(self, row: int, found: Pulls) -> list[Pull]:
         given, (own, other), pulls = self._given(row), found.typical, found.pull.tolist()
@@ -480,12 +515,10 @@ class Explanation(Shown):
             if reason.share < _TOLD and told:
                 continue
             label = ("" if reason.label_weight >= _PURE else "mostly ") + self._called(column)
-            vote = "" if told else " of the vote"
-            told.append(
-                f"{reason.shown_name} says {label}, {percent(reason.share)}{vote}{self._record(reason)}"
-            )
+            vote = f"{percent(reason.share)} of the vote{self._record(reason)}"
+            told.append(f"{reason.shown_name} says {label}, {vote}")
             rest -= reason.share
-        told += [f"others {percent(rest)}"] * (rest >= _TOLD)
+        told += [f"others {percent(rest)} of the vote"] * (rest >= _TOLD)
         return f"memories: {'; '.join(told)}"
 
     def _record(self, reason: Reason) -> str:
@@ -514,6 +547,8 @@ class Explanation(Shown):
         columns = self.column_table(row, width) if self.shows_features else []
         if columns:
             found += [columns, self.turning(row)]
+        words = self.word_line(row)
+        found += [words] * bool(words)
         return [*found, *self.similar_lines(row, width), self.memory_line(row)]
 
     def parts(self, width: int, most: int | None = None) -> list[str | Table]:
@@ -628,15 +663,16 @@ def explain(model: FittedModel, X: Any, n_memories: int = 5) -> Explanation:
     column             this row  typical of class 0  typical of class 1   pull
     ──────────────────────────────────────────────────────────────────────────────────────
     for class 0
-      alcohol             13.74               13.88               12.29  +6.44  ██████████
-      color_intensity      5.85                5.75                2.85  +4.23  ███████
-      flavanoids            2.9                3.17                2.17  +2.26  ████
-      hue                  0.92                1.07                1.23  +0.89  █
+      flavanoids            2.9                3.17                2.17  +3.38  ██████████
+      alcohol             13.74               13.88               12.29  +3.19  █████████
+      color_intensity      5.85                5.75                2.85  +2.20  ███████
+      hue                  0.92                1.07                1.23  +1.14  ███
+    all 4 together                                                       +6.33
     <BLANKLINE>
     One column would do to put class 1 ahead: alcohol.
     known rows like it (label, similarity): 47 (class 0, 0.99), 42 (class 0, 0.97), 9 (class 0, 0.96)
     memories: #3 says class 0, 99% of the vote (right on 17 of 18 held-out rows); #2 says mostly class
-    0, 1.0% (right on 4 of 6 held-out rows)
+    0, 1.0% of the vote (right on 4 of 6 held-out rows)
     """
     check_whole(n_memories, "n_memories", 1)
     votes, given = model.precise_votes, model.stored(X)
@@ -696,9 +732,7 @@ def _frequencies_decide(model: FittedModel, proba: Tensor) -> NDArray[np.bool_]:
     return as_numpy(most_frequent & (apart <= math.log(_LITTLE)))
 
 
-def _overlap(
-    model: FittedModel, given: Rows, seen: Placed, nearest: Tensor
-) -> NDArray[np.float64]:
+def _overlap(model: FittedModel, given: Rows, seen: Placed, nearest: Tensor) -> NDArray[np.float64]:
     """⟨w, x⟩ of these memories (n, k) and completed rows, in double precision."""
     completed, x = model.completed(given), seen.x
     if completed.values is not given.values or x.dtype != torch.float64:

@@ -221,7 +221,7 @@ def _columns(model: FittedModel, new: NDArray[np.float64]) -> list[dict[str, Any
         known, own = ([*_known(rows[:, column.place])] for rows in (kept, new))
         counts = [(len(rows) - len(some), len(rows)) for some, rows in ((known, kept), (own, new))]
         p = [_p_value(*counts[0], *counts[1])]
-        if known and own and column.column is None and len(known[0]) == 1:
+        if known and own and not column.is_category and len(known[0]) == 1:
             p.append(float(ks_2samp(np.ravel(known), np.ravel(own)).pvalue))
         elif known and own and len(known[0]) < _WIDE:
             level = np.unique([*known, *own], axis=0, return_inverse=True)[1].ravel()

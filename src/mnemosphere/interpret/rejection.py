@@ -47,7 +47,7 @@ from mnemosphere.rows.rows import Rows, share_known
 
 UNLIKE = 0.05  # rate of known rows that count as unlike all others
 NOVEL = 0.01  # rate of rows that count as novel, unless another one is asked for
-_NEVER = 0.005  # rate of rows that get no answer, whatever accuracy is asked for
+NEVER = 0.005  # rate of rows that get no answer, whatever accuracy is asked for
 _ROUNDING = 2e-6  # of scores in single precision, relative to their size
 _IMPOSSIBLE = -700.0  # log-probability: float64 has no smaller one
 _TRAINED = 0.5  # share of rows that were trained on, above which they are not held out
@@ -482,7 +482,7 @@ class _Reading:
     @property
     def novel(self) -> NDArray[np.bool_]:
         """Which rows are unlike all known ones, whatever accuracy is asked for."""
-        found: NDArray[np.bool_] = self.tails[:, 0] > -np.log(_NEVER)
+        found: NDArray[np.bool_] = self.tails[:, 0] > -np.log(NEVER)
         return found
 
     @property

@@ -171,7 +171,7 @@ class Column:
         if self.odds and np.allclose(x, self.table[place]):
             counts = np.array(self.counts[place])
             most = int(counts.argmax())
-            told = f"{counts[most]:.4g} of {counts.sum():.4g} {self.classes[most]}"
+            told = f"{counts[most]:.0f} of {counts.sum():.0f} {self.classes[most]}"
             return f"{self.levels[place]} ({told})"
         hot = x[: self.n_indicators]
         if self.is_pair:
