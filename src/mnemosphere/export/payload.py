@@ -14,7 +14,7 @@ from mnemosphere.base.colors import category_colors
 from mnemosphere.export.facts import facts, measure, show
 from mnemosphere.export.pack import pack, pack_rows, rounded
 from mnemosphere.fitted.model import FittedModel, as_numpy, check_whole, row_names
-from mnemosphere.fitted.pulls import column_curves, scale
+from mnemosphere.fitted.pulls import column_curves, values_of_columns
 from mnemosphere.geometry.base import on_sphere
 from mnemosphere.interpret.rejection import rejections
 from mnemosphere.model.mixture import Mixture
@@ -54,13 +54,17 @@ def payload(
     rows, table, behind, known = None, None, model.exemplars, facts(model)
     if X is not None:
         stored = model.stored(X)
-        labels = None if y is None else Labels.of(y, stored.n_rows)
-        if labels is not None and model.is_classifier:
-            known["measured"] = measure(model, stored, labels)
-        chosen = _choose_rows(model, stored.n_rows, labels, max_rows)
-        table = as_numpy(stored.take(torch.from_numpy(chosen)).values).astype(np.float64)
-        rows = {"x": pack_rows(table)} | _named(model, X, labels, chosen.tolist())
-    shape = _image_shape(model, image_shape, table)
+        named, X = row_names(X, stored.n_rows), stored
+        y = None if y is None else Labels.of(y, X.n_rows)
+        chosen = _choose_rows(model, X.n_rows, y, max_rows)
+        packed = as_numpy(X.take(torch.from_numpy(chosen)).values).astype(np.float64)
+    columns, names = model.columns, model.columns.number_names
+    shape = _image_shape(model, image_shape, packed)
+    votes, density = model.precise_votes, _mixture(model.density)
+    geometry, mixing = model.geometry, model.geometry.mixing
+    known = facts(model, X, None if y is None else y.tolist())
+    values = values_of_columns(model)
+    is_table = shape is None and not columns.is_texts
     return {
         **known,
         "title": title or _title(known["classes"], model),
