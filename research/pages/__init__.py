@@ -31,7 +31,7 @@ from research.pages import (
     stored,
     tables,
     theory,
-)
+)  # fmt: skip
 from research.paper import page as reproduced
 from research.plots import idea
 from research.report import ROOT, STORED
@@ -39,14 +39,8 @@ from research.theory import facts
 
 PAPER_PAGE, PAPER_RESULTS = ROOT / "docs" / "research" / "paper-reproduced.md", STORED / "paper"
 PAGES = (ROOT / "README.md", *sorted({*(ROOT / "docs").rglob("*.md")} - {PAPER_PAGE}))
-TABLES = (
-    tables.TABLES
-    | field.TABLES
-    | open_world.TABLES
-    | api.TABLES
-    | theory.TABLES
-    | explanations.TABLES
-)
+TABLES = tables.TABLES | field.TABLES | open_world.TABLES | api.TABLES | theory.TABLES
+TABLES |= explanations.TABLES
 PICTURES = pictures.PICTURES | idea.PICTURES | field.PICTURES
 IMAGES = ROOT / "docs" / "images"
 

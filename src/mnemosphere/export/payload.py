@@ -14,7 +14,7 @@ from mnemosphere.base.colors import category_colors
 from mnemosphere.export.facts import facts, measure, show
 from mnemosphere.export.pack import pack, pack_rows, rounded
 from mnemosphere.fitted.model import FittedModel, as_numpy, check_whole, row_names
-from mnemosphere.fitted.pulls import column_curves, values_of_columns
+from mnemosphere.fitted.pulls import column_curves, scale, values_of_columns
 from mnemosphere.geometry.base import on_sphere
 from mnemosphere.interpret.rejection import rejections
 from mnemosphere.model.mixture import Mixture
@@ -54,17 +54,13 @@ def payload(
     rows, table, behind, known = None, None, model.exemplars, facts(model)
     if X is not None:
         stored = model.stored(X)
-        named, X = row_names(X, stored.n_rows), stored
-        y = None if y is None else Labels.of(y, X.n_rows)
-        chosen = _choose_rows(model, X.n_rows, y, max_rows)
-        packed = as_numpy(X.take(torch.from_numpy(chosen)).values).astype(np.float64)
-    columns, names = model.columns, model.columns.number_names
-    shape = _image_shape(model, image_shape, packed)
-    votes, density = model.precise_votes, _mixture(model.density)
-    geometry, mixing = model.geometry, model.geometry.mixing
-    known = facts(model, X, None if y is None else y.tolist())
-    values = values_of_columns(model)
-    is_table = shape is None and not columns.is_texts
+        labels = None if y is None else Labels.of(y, stored.n_rows)
+        if labels is not None and model.is_classifier:
+            known["measured"] = measure(model, stored, labels)
+        chosen = _choose_rows(model, stored.n_rows, labels, max_rows)
+        table = as_numpy(stored.take(torch.from_numpy(chosen)).values).astype(np.float64)
+        rows = {"x": pack_rows(table)} | _named(model, X, labels, chosen.tolist())
+    shape = _image_shape(model, image_shape, table)
     return {
         **known,
         "title": title or _title(known["classes"], model),
@@ -88,7 +84,7 @@ def payload(
         "rows": rows,
         "strong": np.argsort(-(model.memories / scale(model)).std(0), kind="stable"),
         "known": _known_rows(model),
-        "average": pack(getattr(behind, "columns", None)),
+        "average": pack(values_of_columns(model)),
         "typical": None if behind is None else behind.as_lists(),
         "encoder": _encoder(model),
         "checks": _checks(model, table),
@@ -262,15 +258,10 @@ def _named(model: FittedModel, X: Any, y: Labels | None, chosen: list[int]) -> d
     labels: list[Any] | None = None
     if y is not None and model.is_classifier:
         labels = y.among(model.classes, unknown=True)[chosen].tolist()
-    elif y is not None:  # of a clusterer: names to show, not to score
-        labels = [show(v) for v in y.take(chosen).tolist()]
-    told = None if texts is None else [(texts[k] or "")[:_LETTERS] for k in chosen.tolist()]
-    return {
-        "x": pack_rows(packed),
-        "y": labels,
-        "number": [names[k] for k in chosen.tolist()],
-        "text": told,
-    }
+    elif y is not None:
+        labels = [show(v) for v in y.take(np.array(chosen)).tolist()]
+    told = None if texts is None else [texts[k] or "" for k in chosen]
+    return {"y": labels, "number": [names[k] for k in chosen], "text": told}
 
 
 def _title(classes: list[str], model: FittedModel) -> str:
