@@ -20,18 +20,7 @@ import argparse
 
 from mnemosphere.plots import save
 from research.field import page as field
-from research.pages import (
-    api,
-    explanations,
-    gallery,
-    marks,
-    open_world,
-    pictures,
-    prose,
-    stored,
-    tables,
-    theory,
-)  # fmt: skip
+from research.pages import api, gallery, marks, open_world, pictures, prose, stored, tables, theory
 from research.paper import page as reproduced
 from research.plots import idea
 from research.report import ROOT, STORED
@@ -40,7 +29,6 @@ from research.theory import facts
 PAPER_PAGE, PAPER_RESULTS = ROOT / "docs" / "research" / "paper-reproduced.md", STORED / "paper"
 PAGES = (ROOT / "README.md", *sorted({*(ROOT / "docs").rglob("*.md")} - {PAPER_PAGE}))
 TABLES = tables.TABLES | field.TABLES | open_world.TABLES | api.TABLES | theory.TABLES
-TABLES |= explanations.TABLES
 PICTURES = pictures.PICTURES | idea.PICTURES | field.PICTURES
 IMAGES = ROOT / "docs" / "images"
 
