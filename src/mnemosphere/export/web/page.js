@@ -224,9 +224,8 @@ function priorKnobs() {
       turned();
     },
   }), make("output", { id: `prior-out-${y}` })];
-  const box = make("div", { class: "knob wide" }, make("div", { class: "top" }, `how frequent each ${groupWord} is`, make("small", {}, "1/16 to 16 times as in training")));
-  box.append(make("div", { class: "knob-grid scroll" }, data.classes.map((_, y) => make("div", { class: "slider-row" }, make("label", { for: `prior-${y}`, title: className(y, 300) }, swatch(y), className(y)), slide(y)))));
-  return box;
+  return make("div", { class: "knob wide" }, make("div", { class: "top" }, `how frequent each ${groupWord} is`, make("small", {}, "1/16 to 16 times as in training")),
+    make("div", { class: "knob-grid scroll" }, data.classes.map((_, y) => make("div", { class: "slider-row" }, make("label", { for: `prior-${y}`, title: className(y, 300) }, swatch(y), className(y)), slide(y)))));
 }
 
 function turned() {
@@ -449,42 +448,33 @@ function clearPad() {
 }
 
 function padKey(e) {
-  const moves = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
-  pen.cursor ??= [width / 2, height / 2];
-  if (moves[e.key]) {
-    e.preventDefault();
-    const before = pen.cursor;
-    pen.cursor = [Math.min(Math.max(before[0] + moves[e.key][0], 0.5), width - 0.5), Math.min(Math.max(before[1] + moves[e.key][1], 0.5), height - 0.5)];
-    if (pen.down) stroke(before, pen.cursor, pen.erase);
-    else soon("answer", showAnswer);
-  } else if (e.key === " ") {
-    e.preventDefault();
-    pen.down = !pen.down;
-    if (pen.down) stroke(pen.cursor, pen.cursor, pen.erase);
-    say(pen.down ? "pen down" : "pen up");
-  } else if (e.key === "Delete" || e.key === "Backspace") clearPad();
+  const way = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1], " ": [0, 0] }[e.key];
+  if (e.key === "Delete" || e.key === "Backspace") clearPad();
+  if (!way) return;
+  e.preventDefault();
+  const before = pen.cursor ?? [width / 2, height / 2];
+  pen.cursor = before.map((v, k) => Math.min(Math.max(v + way[k], 0.5), [width, height][k] - 0.5));
+  if (e.key === " ") { pen.down = !pen.down; say(pen.down ? "pen down" : "pen up"); }
+  if (pen.down) stroke(before, pen.cursor, pen.erase);
+  else soon("answer", showAnswer);
 }
 
 /** What the model sees: a drawing moved so that its ink is in the middle, a row as it is. */
 function seen() {
   if (!isImage || !state.drawn || !pen.center) return state.values;
   let [mass, x, y] = [0, 0, 0];
-  for (let i = 0; i < width * height; i++) {
-    const ink = Math.abs(state.values[i * channels] - rows.background);
-    mass += ink;
-    x += ink * ((i % width) + 0.5);
-    y += ink * (Math.floor(i / width) + 0.5);
-  }
+  const each = (action) => { for (let k = 0; k < width * height; k++) action(k, k % width, Math.floor(k / width)); };
+  each((k, j, i) => {
+    const ink = Math.abs(state.values[k * channels] - rows.background);
+    [mass, x, y] = [mass + ink, x + ink * (j + 0.5), y + ink * (i + 0.5)];
+  });
   if (mass === 0) return state.values;
   const [dx, dy] = [Math.round(width / 2 - x / mass), Math.round(height / 2 - y / mass)];
   const out = freshValues();
-  for (let i = 0; i < height; i++) {
-    for (let j = 0; j < width; j++) {
-      const [a, b] = [i - dy, j - dx];
-      if (a < 0 || b < 0 || a >= height || b >= width) continue;
-      for (let c = 0; c < channels; c++) out[(i * width + j) * channels + c] = state.values[(a * width + b) * channels + c];
-    }
-  }
+  each((k, j, i) => {
+    const [a, b] = [i - dy, j - dx];
+    if (a >= 0 && b >= 0 && a < height && b < width) for (let c = 0; c < channels; c++) out[k * channels + c] = state.values[(a * width + b) * channels + c];
+  });
   return out;
 }
 
@@ -634,7 +624,7 @@ function verdict(answer, title = "") {
   const remarks = [why ? "" : `${percent(first)} sure`, why || !(first < 2 * second) ? "" : "a close call", label === null ? "" : why ? `truly ${className(label)}` : label === y ? "right" : `wrong, truly ${className(label)}`];
   return make("div", { class: "verdict" }, title ? make("h3", {}, title) : "",
     make("p", { class: "predicted" }, why ? "" : swatch(y), make("strong", { class: name.length > 12 || title ? "long" : "", "data-when": title || "now" }, name)),
-    why ? make("p", { class: "reason" }, `${capital(why)}.`) : "", muted(remarks.filter(Boolean).join(" · ")), classBars(proba, { grey: why !== null }));
+    why ? make("p", { class: "reason" }, `${capital(why)}.`) : "", why && answer.undecided ? muted(`Less certain than ${Math.round(100 * answer.surer)} of 100 known rows; the limit is ${Math.round(100 * (1 - state.rate))}.`) : "", muted(remarks.filter(Boolean).join(" · ")), classBars(proba, { grey: why !== null }));
 }
 
 /** Novelty scores of known rows, and where this one lies. */

@@ -125,8 +125,7 @@ function hover(point) {
   const told = said ? `row ${short(rows.number[k], 24)}: ${reasonOf(said) ?? `${className(said.predicted)} ${percent(said.sure)}`}${truth(k)}` : `memory ${memoryName(k)}: ${className(labels()[k])}`;
   box.replaceChildren(told, ...(said && rows.text ? [quote(rows.text[k], 90)] : []));
   box.style.left = `${Math.min(Math.max(point.x - 90, 4), Math.max(view.w - 230, 4))}px`;
-  box.style.top = point.y > 100 ? "" : `${point.y + 14}px`;
-  box.style.bottom = point.y > 100 ? `${view.h - point.y + 12}px` : "";
+  box.style.top = `${point.y + 14}px`;
   say(told);
 }
 
@@ -385,11 +384,9 @@ function compute() {
 
 /** The background of a picture that is partly held: known and found parts have one each. */
 function backgroundOf(x) {
-  if (recalled.known.every(Boolean)) return null;
-  const values = geometry.restore(x);
-  const share = rows.background > rows.pen ? 0 : 0.25;
-  const low = [0, 1].map((wanted) => { const part = values.filter((_, j) => recalled.known[j] === wanted).sort(); return part[Math.floor(part.length * share)]; });
-  return Math.max(...low);
+  const [values, share] = [geometry.restore(x), rows.background > rows.pen ? 0 : 0.25];
+  const low = [0, 1].map((wanted) => values.filter((_, j) => recalled.known[j] === wanted).sort()).map((part) => part[Math.floor(part.length * share)]);
+  return recalled.known.every(Boolean) ? null : Math.max(...low);
 }
 
 function showStep(step) {
