@@ -215,7 +215,7 @@ def _encoder(model: FittedModel) -> dict[str, Any] | None:
     kept = np.sort(np.argsort(rank, kind="stable")[: TABLE_BYTES // vectors.shape[1]])
     found: dict[str, NDArray[Any]] = {
         "tokens": np.frombuffer("\0".join(tokens).encode(), np.uint8),
-        "kept": kept,
+        "kept": kept.astype(np.int32),
     }
     found["table"], found["scale"] = rounded(vectors[kept], np.int8)
     return {"name": encoder.name, **{name: pack(own) for name, own in found.items()}}

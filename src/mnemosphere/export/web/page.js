@@ -696,43 +696,47 @@ function similarRows(answer, share) {
   return [make("h3", {}, "The known rows most like it"), make("div", { class: `tiles${isText ? " wide-tiles" : ""}` }, found.map(tile))];
 }
 
-/** How much each column pulls to the first of two classes: what the log-odds would lose with its average effect, as fitted/pulls.py has it. */
+/** [name, pull] of each column, or word of a text: what the log-odds of two classes lose with its average effect,
+    or without it, as fitted/pulls.py has it. */
 function* pullsOf(values, [a, b]) {
-  const [K, N] = data.average.shape;
   const odds = (row) => { const { log } = model.vote(model.votes, model.overlaps(geometry.toSphere(row))); return log[a] - log[b]; };
   const own = odds(values);
-  for (const { first, end } of data.columns) {
+  if (isText) {
+    const words = state.text.split(/\s+/).filter(Boolean);
+    if (encoder !== null && words.length > 1 && words.length <= 100) for (const k of words.keys()) yield [words[k], own - odds(encoder.encode(words.toSpliced(k, 1).join(" ")).values)];
+    return;
+  }
+  const [K, N] = data.average?.shape ?? [0, 0];
+  for (const column of K > 0 ? data.columns : []) {
     let sum = 0;
     for (let k = 0; k < K; k++) {
       const row = Float64Array.from(values);
-      for (let j = first; j < end; j++) if (!Number.isNaN(data.average[k * N + j])) row[j] = data.average[k * N + j];
+      for (let j = column.first; j < column.end; j++) if (!Number.isNaN(data.average[k * N + j])) row[j] = data.average[k * N + j];
       sum += odds(row);
     }
-    yield own - sum / K;
+    yield [`${short(column.name, 24)} ${column === textColumn ? "" : short(written(column, values), 14)}`, own - sum / K];
   }
 }
 
 let pulling = 0;
-/** The columns that pull most, computed in slices of time while nothing else is asked. */
+/** What pulls most, computed in slices of time while nothing else is asked. */
 async function showPulls({ values, proba }) {
   const turn = ++pulling;
-  if (!data.average || nClasses < 2 || isText || isImage) return;
-  const pair = largest(proba, 2);
-  const pull = [];
+  if (nClasses < 2 || isImage) return;
+  const [pair, found] = [largest(proba, 2), []];
   let until = performance.now() + 20;
   for (const own of pullsOf(values, pair)) {
-    pull.push(own);
+    found.push(own);
     if (performance.now() < until) continue;
     await new Promise((go) => { setTimeout(go, 0); });
     if (turn !== pulling) return; // another input
     until = performance.now() + 20;
   }
-  const most = Math.max(...pull.map(Math.abs), 1e-12);
-  const order = largest(pull.map(Math.abs), 10).filter((k) => Math.abs(pull[k]) >= 0.05 * most);
-  const told = (k) => { const { name } = data.columns[k]; return `${short(name, 24)} ${data.columns[k] === textColumn ? "" : short(written(data.columns[k], values), 14)}`; };
-  $("pulls").replaceChildren(make("h3", {}, "What each column pulls to"), make("p", { class: "muted ends" }, make("span", {}, "← ", swatch(pair[1]), className(pair[1])), make("span", {}, swatch(pair[0]), className(pair[0]), " →")),
-    bars(order.map((k) => ({ name: told(k), title: data.columns[k].name, value: pull[k] / most, text: `${pull[k] > 0 ? "+" : ""}${number(pull[k])}`, color: classColor(pair[pull[k] > 0 ? 0 : 1]) })), { named: true, both: true }),
-    muted("The change of the log-odds, compared with the average over values of the column."));
+  const most = Math.max(...found.map(([, pull]) => Math.abs(pull)), 1e-12);
+  const shown = found.sort(([, one], [, two]) => Math.abs(two) - Math.abs(one)).slice(0, 10).filter(([, pull]) => Math.abs(pull) >= 0.05 * most);
+  if (shown.length) $("pulls").replaceChildren(make("h3", {}, `What each ${isText ? "word" : "column"} pulls to`), make("p", { class: "muted ends" }, make("span", {}, "← ", swatch(pair[1]), className(pair[1])), make("span", {}, swatch(pair[0]), className(pair[0]), " →")),
+    bars(shown.map(([name, pull]) => ({ name, value: pull / most, text: `${pull > 0 ? "+" : ""}${number(pull)}`, color: classColor(pair[pull > 0 ? 0 : 1]) })), { named: true, both: true }),
+    muted(isText ? "The change of the log-odds, compared with the text without the word." : "The change of the log-odds, compared with the average over values of the column."));
 }
 
 /** Soft label of a memory (C+1). */

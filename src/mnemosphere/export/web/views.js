@@ -3,7 +3,7 @@
 
 /* ---- the map: rows and memories, and one memory looked at closely ---- */
 
-const view = { zoom: 1, x: 0, y: 0, shows: "both", by: "class", grid: false, hover: null, points: [] };
+const view = { zoom: 1, x: 0, y: 0, shows: "both", by: "class", hover: null, points: [] };
 let mapCanvas;
 
 function buildMap() {
@@ -11,10 +11,9 @@ function buildMap() {
   const zoom = (factor) => { zoomAt(factor, view.w / 2, view.h / 2); };
   const shows = rows.n > 0 ? select("map-shows", "show", [["both", "rows and memories"], ["rows", "rows"], ["memories", "memories"]], (e) => { view.shows = e.target.value; soon("map", drawMap); }) : "";
   const by = model.calibration !== null && rows.n > 0 ? select("map-by", "color", [["class", groupWord], ["rejected", "rejected or not"]], (e) => { view.by = e.target.value; showMap(); }) : "";
-  const grid = isImage ? button("Grid", () => { view.grid = !view.grid; showMap(); }, { id: "swap" }) : "";
   const head = make("div", { class: "tools between", style: { marginTop: 0, marginBottom: "12px" } }, make("h2", {}, "Rows and memories"),
-    make("div", { class: "tools", style: { marginTop: 0 } }, shows, by, grid, button("+", () => zoom(1.5), { "aria-label": "zoom in" }), button("−", () => zoom(1 / 1.5), { "aria-label": "zoom out" }), button("Fit", () => { Object.assign(view, { zoom: 1, x: 0, y: 0 }); soon("map", drawMap); })));
-  const left = make("div", { class: "card" }, head, make("div", { class: "map-box", id: "map-box" }, mapCanvas, make("div", { id: "hover", class: "hover", hidden: true })), make("div", { class: "gallery", id: "gallery", hidden: true }), make("div", { class: "legend", id: "legend" }),
+    make("div", { class: "tools", style: { marginTop: 0 } }, shows, by, button("+", () => zoom(1.5), { "aria-label": "zoom in" }), button("−", () => zoom(1 / 1.5), { "aria-label": "zoom out" }), button("Fit", () => { Object.assign(view, { zoom: 1, x: 0, y: 0 }); soon("map", drawMap); })));
+  const left = make("div", { class: "card" }, head, make("div", { class: "map-box", id: "map-box" }, mapCanvas, make("div", { id: "hover", class: "hover", hidden: true })), make("div", { class: "legend", id: "legend" }),
     muted(rows.n > 0 ? "Dots are rows, squares memories; near means similar. Point at one to read it, click to open it. The ring is the current input." : "Squares are memories; near means similar. The ring is the current input."));
   $("panel-map").replaceChildren(make("div", { class: "columns map-and-more" }, left, make("div", { class: "card", id: "memory" })));
   mapControls();
@@ -41,7 +40,7 @@ const isShown = ({ kind }) => view.shows === "both" || view.shows === (kind === 
 const rowColor = (r) => (view.by === "class" ? classColor(rows.said[r].predicted) : cssValue(rows.said[r].rejected ? "--bad" : "--soft"));
 
 function drawMap() {
-  if (state.tab !== "map" || view.grid || (rows.n > 0 && !rows.said)) return;
+  if (state.tab !== "map" || (rows.n > 0 && !rows.said)) return;
   const ratio = window.devicePixelRatio || 1;
   view.w = mapCanvas.getBoundingClientRect().width;
   view.h = Math.max(320, Math.min(view.w * 0.8, window.innerHeight * 0.72));
@@ -197,27 +196,13 @@ function showMap() {
   if (isImage && view.look !== look) view.image = Array.from({ length: model.nMemories }, (_, m) => paint(document.createElement("canvas"), geometry.restore(model.memory(m)), true));
   view.look = look;
   if (view.points.length === 0) mapPoints();
-  if (isImage) $("swap").textContent = view.grid ? "Map" : "Grid";
-  $("map-box").hidden = view.grid;
-  $("gallery").hidden = !view.grid;
   const count = new Map();
   for (const y of labels()) count.set(y, (count.get(y) ?? 0) + 1);
   const order = [...count.keys()].sort((a, b) => a - b);
   const rejected = (color, text) => make("span", {}, make("i", { class: "swatch", style: { background: cssValue(color) } }), text);
   $("legend").replaceChildren(...(view.by === "rejected" ? [rejected("--bad", "rejected"), rejected("--soft", "answered")] : []), ...order.slice(0, 60).map((y) => make("span", { title: className(y, 300) }, swatch(y), `${className(y)} `, make("small", {}, count.get(y)))));
-  if (view.grid) showGallery(order);
   showMemory();
   soon("map", drawMap);
-}
-
-function showGallery(order) {
-  const parts = [];
-  for (const y of order) {
-    const own = labels().map((label, m) => [label, m]).filter(([label]) => label === y).map(([, m]) => m).sort((a, b) => softLabel(b)[y] - softLabel(a)[y]);
-    parts.push(make("h3", { title: className(y, 300) }, swatch(y), className(y, 60)));
-    for (const m of own) parts.push(button(memoryPicture(m), () => chooseMemory(m), { style: { borderColor: m === state.memory ? cssValue("--ink") : classColor(y) }, "aria-label": `memory ${memoryName(m)}, ${className(y)} ${percent(softLabel(m)[y])}` }));
-  }
-  $("gallery").replaceChildren(...parts);
 }
 
 function chooseMemory(m) {
