@@ -53,8 +53,25 @@ def assert_same_answers(found, model, x):
     assert_close([own["tails"] for own in found], wanted.tails, rtol=1e-6)
     assert [own["reason"] for own in found] == wanted.reasons
     why = model.explain(x)
+    assert_close([own["surer"] for own in found], 1 - why.less_sure)
     assert_close([own["further"] for own in found], why.further_out)
     assert why.rejected == wanted.reasons
+
+
+def assert_same_reasons(browser, model, x, values):
+    """The known rows most like a row x, and the pulls of its columns; values: as JavaScript."""
+    why = model.explain(x)
+    similar = browser.evaluate(f"mnemosphere.similar({values})")
+    wanted = [own.similarity for own in why.similar_rows(0)]
+    assert_close([own["cosine"] for own in similar], wanted, atol=2e-5)  # of 16 bits
+    assert len(similar) == 3
+    if min(-np.diff(wanted)) > 1e-4:  # else two rows are as similar
+        assert [own["name"] for own in similar[:2]] == [own.name for own in why.similar_rows(0)[:2]]
+    if browser.evaluate("!isImage"):
+        found = browser.evaluate(f"mnemosphere.pulls({values}).map(([, pull]) => pull)")
+        names = browser.evaluate("data.columns.map(({ name }) => name)")
+        pulls = {own.column: own.pull for own in why.pulls(0)}
+        assert_close(found, [pulls[name] for name in names])
 
 
 @pytest.fixture(scope="module")
@@ -165,6 +182,7 @@ def test_a_drawn_three_gets_a_three_and_a_scribble_gets_no_answer(opened, image_
         x = draw(opened, points)[None]
         found = opened.evaluate("mnemosphere.predict(seen())")
         assert_same_answers([found], image_model, x)
+        assert_same_reasons(opened, image_model, x, "seen()")
         assert texts(opened, "#answer .predicted strong") == [answer]
         style = "getComputedStyle(document.querySelector('#answer .predicted strong')).fontSize"
         big.append(opened.evaluate(style))
@@ -333,6 +351,10 @@ def test_a_table_is_changed_and_shown_before_and_after(browser, wine_model, wine
     moved.iloc[0, alcohol] = 13.9
     found = browser.evaluate("mnemosphere.predict(mnemosphere.state().values)")
     assert_same_answers([found], wine_model, moved)
+    assert_same_reasons(browser, wine_model, moved, "state.values")
+    shown = texts(browser, "#pulls .bar")
+    strongest = wine_model.explain(moved).pulls(0)[0]
+    assert shown[0].startswith(f"{strongest.column} {strongest.value}")
     said = wine_model.predict_or_reject(moved)[0]
     assert texts(browser, "#answer .predicted strong") == [*before, said or "No answer"]
     assert f"alcohol: {x.iloc[4, alcohol]:.4g} → 13.9" in texts(browser, "#answer")[0]
@@ -399,6 +421,7 @@ def test_a_category_is_one_choice_and_a_gap_stays_one(browser, tmp_path):
         moved["kind"] = None if level == "missing" else level
         found = browser.evaluate("mnemosphere.predict(mnemosphere.state().values)")
         assert_same_answers([found], model, moved)
+        assert_same_reasons(browser, model, moved, "state.values")
     open_tab(browser, "recall")
     assert "hidden" in texts(browser, "#recall-now")[0]
     assert silent(browser)

@@ -151,6 +151,21 @@ def test_typed_texts_get_the_answers_of_python(browser, typing, packaged, bank):
     assert max(off[len(TYPED) + k] for k in whole) < 0.01  # of all tokens: what 8 bits lose
 
 
+def test_a_word_pulls_what_the_odds_lose_without_it(browser, typing, packaged):
+    browser.open(typing)
+    text = "Please tell me how to change my PIN"
+    typed(browser, text)
+    shown = browser.evaluate("mnemosphere.pulls(state.values)")
+    words = text.split()
+    less = [" ".join([*words[:k], *words[k + 1 :]]) for k in range(len(words))]
+    rows = np.array([browser.evaluate(f"mnemosphere.type({t!r})") for t in [*less, text]])
+    said = packaged.model_.log_proba(Rows.of(rows, packaged.model_.device)).numpy()
+    first, second = np.argsort(-said[-1])[:2]
+    odds = said[:, first] - said[:, second]
+    assert [word for word, _ in shown] == words
+    np.testing.assert_allclose([pull for _, pull in shown], odds[-1] - odds[:-1], atol=1e-6)
+
+
 def test_what_reading_in_parts_loses_is_measured(browser, typing, packaged, bank):
     browser.open(typing)
     some = bank.x_test[:200]
