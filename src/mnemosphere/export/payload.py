@@ -180,7 +180,8 @@ def _columns(model: FittedModel) -> list[dict[str, Any]]:
 def _curves(model: FittedModel, table: NDArray[Any]) -> list[dict[str, Any]]:
     """What the values of the columns that pull most say for each class, and how many rows have them."""
     found, lines = [], model.columns.user_columns
-    if len(model.classes) < 2 or not readable(model.columns.shown_names):
+    hidden = model.columns.is_texts or not readable(model.columns.shown_names)
+    if hidden or len(model.classes) < 2:
         return []
     for own in column_curves(model, Rows.of(table, model.device), _CURVES):
         (place,) = (k for k, line in enumerate(lines) if line.name == own.name)
