@@ -73,3 +73,12 @@ def test_without_the_extra_the_readme_runs_and_what_is_missing_is_named(tmp_path
     assert told[3].startswith("training 3 memories 0/")
     assert found.returncode != 0
     assert (found.stdout + found.stderr).strip().endswith(how_to_install("app"))
+
+
+def test_importing_the_estimators_loads_nothing_that_they_do_not_need():
+    """Beyond torch and scikit-learn's own checks: each of these costs a tenth of a second or more."""
+    code = "import sys; from mnemosphere import DAMClassifier; print(*sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(found.stdout.split())
+    assert "mnemosphere.estimators.classifier" in loaded
+    assert loaded.isdisjoint({"onnx", "matplotlib", "typer", "sklearn.pipeline", "skl2onnx"})

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.pipeline import Pipeline
 from torch import Tensor
 
 from mnemosphere.base.files import write_atomically
@@ -64,10 +63,10 @@ def to_onnx(model: object, path: str | PathLike[str], X: Any = None) -> None:
     if isinstance(fitted, FittedModel):
         kinds = {str(kind) for kind in getattr(X, "dtypes", [getattr(X, "dtype", None)])}
         proto = _of_model(fitted, single="float32" in kinds and "float64" not in kinds)
-    elif isinstance(model, Pipeline):
+    elif steps := getattr(model, "steps", None):
         if X is None:
             raise ValueError("a pipeline needs X, for the types of its inputs: pass some rows")
-        register_converter(type(model[-1]))
+        register_converter(type(steps[-1][1]))
         proto = import_extra("skl2onnx", "onnx").to_onnx(model, X, target_opset=_OPSETS)
     else:
         raise TypeError(
@@ -103,10 +102,10 @@ def register_converter(estimator: type) -> None:
     def tell_types(operator: Any) -> None:
         outputs = _of_model(operator.raw_operator.model_).graph.output
         for variable, output in zip(operator.outputs, outputs, strict=False):
-            kind, (_, *axes) = output.type.tensor_type, output.type.tensor_type.shape.dim
+            kind = output.type.tensor_type
             name = onnx.TensorProto.DataType.Name(kind.elem_type).title().replace("Bool", "Boolean")
-            shape = [None, *(axis.dim_value for axis in axes)]
-            variable.type = getattr(types, f"{name}TensorType")(shape)
+            own = getattr(types, f"{name}TensorType")
+            variable.type = own([axis.dim_value or None for axis in kind.shape.dim])
 
     def convert(scope: Any, operator: Any, container: Any) -> None:
         asked = container.get_options(operator.raw_operator, {"raw_scores": False})
@@ -180,19 +179,14 @@ class _Graph:
 
     def __init__(self) -> None:
         onnx = import_extra("onnx", "onnx")
-        self.helper, self._array, types = (
-            onnx.helper,
-            onnx.numpy_helper.from_array,
-            onnx.TensorProto,
-        )
+        self.helper, self._array = onnx.helper, onnx.numpy_helper.from_array
+        types = onnx.TensorProto
         self.bool, self.float, self.double = types.BOOL, types.FLOAT, types.DOUBLE
         self.text = types.STRING
-        self.inputs, self.outputs, self.nodes, self.constants = (
-            list[Any](),
-            list[Any](),
-            list[Any](),
-            list[Any](),
-        )
+        self.inputs: list[Any] = []
+        self.outputs: list[Any] = []
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
 
     def input(self, name: str, kind: int, width: int) -> str:
         """What is put in, (batch, width)."""
