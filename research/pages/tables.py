@@ -89,6 +89,18 @@ def graphs_table() -> Table:
     return table(columns, run["graphs"], run)
 
 
+def explanations_table() -> Table:
+    """Truth and use of explanations, a line for each set."""
+    run = read("explanations")
+    columns = {
+        "table": "{set}", "same strongest column after a refit": "{stable:.0%}",
+        "same by Shapley values": "{as Shapley values:.0%}", "shown rows": "{shown:.2f}",
+        "nearest": "{nearest:.2f}", "random": "{random:.2f}", "true label shown": "{a label is true:.0%}",
+        "counterfactual confirmed": "{held:.0%}", "at 90%": "{held surely:.0%}",
+    }  # fmt: skip
+    return table(columns, run["results"], run)
+
+
 TABLES: dict[str, Callable[[], Table | str]] = {
     "conditional": conditional_table,
     "cost gpu": gpu_cost_table,
@@ -97,4 +109,5 @@ TABLES: dict[str, Callable[[], Table | str]] = {
     "graphs": graphs_table,
     "two layers": two_layers_table,
     "works with": works_with_table,
+    "explanations": explanations_table,
 }
