@@ -75,8 +75,8 @@ def texts_page(path: Path) -> None:
     rows = [*questions.x_test, "What is the capital of France?", "Where is my pizza?"]
     pick = (
         "<script>addEventListener('load', () => setTimeout(() => {"
-        "$('texts-kind').value = 'rejected'; rows.fillTexts();"
-        "[...document.querySelectorAll('#texts .text-row')].at(-1).click()}, 500))</script>"
+        "$('rows-kind').value = 'rejected'; rows.fill();"
+        "document.querySelector('#rows [data-row]').click()}, 500))</script>"
     )
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / "page.html"

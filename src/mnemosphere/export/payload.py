@@ -25,9 +25,8 @@ from mnemosphere.rows.rows import Rows
 from mnemosphere.rows.texts import PACKAGED, packaged_tokens
 
 _LEAST_PIXELS = 36
-_NAMED, _CURVES = 5, 12  # classes in a title, columns with curves
-_BINS = 30  # of the values of a column
-_CHECKED = 3  # rows by which the page checks itself
+_NAMED, _CHECKED = 5, 3  # classes in a title, rows by which the page checks itself
+_CURVES, _BINS = 12, 30  # columns with curves, bins of their values
 TABLE_BYTES = 2_000_000  # of the vectors of tokens, before compression
 _BYTES = 259  # tokens of a vocabulary that stand for marks and single bytes
 
@@ -80,7 +79,7 @@ def payload(
         "standing": model.standing.tolist(),
         "axes": pack(principal_axes(model, table)),
         "columns": [] if shape is not None else _columns(model),
-        "curves": [] if shape is not None or table is None else _curves(model, table),
+        "curves": [] if shape or columns.is_texts or table is None else _curves(model, table),
         "rows": rows,
         "strong": np.argsort(-(model.memories / scale(model)).std(0), kind="stable"),
         "known": _known_rows(model),
@@ -152,9 +151,8 @@ def _known_rows(model: FittedModel) -> dict[str, Any] | None:
     named = (held.names != -1) & (held.names != "")
     x, scale = rounded(np.nan_to_num(as_numpy(held.x)[named]), np.int16)
     owner, column = as_numpy(model.known_owners)[named], as_numpy(held.column)[named]
-    names = held.names[named]
-    found = {"x": pack(x), "scale": pack(scale), "names": names, "column": column, "owner": owner}
-    return found if named.any() else None
+    found = {"x": pack(x), "scale": pack(scale), "column": column, "owner": owner}
+    return found | {"names": held.names[named]} if named.any() else None
 
 
 def _columns(model: FittedModel) -> list[dict[str, Any]]:
@@ -180,8 +178,7 @@ def _columns(model: FittedModel) -> list[dict[str, Any]]:
 def _curves(model: FittedModel, table: NDArray[Any]) -> list[dict[str, Any]]:
     """What the values of the columns that pull most say for each class, and how many rows have them."""
     found, lines = [], model.columns.user_columns
-    hidden = model.columns.is_texts or not readable(model.columns.shown_names)
-    if hidden or len(model.classes) < 2:
+    if len(model.classes) < 2 or not readable(model.columns.shown_names):
         return []
     for own in column_curves(model, Rows.of(table, model.device), _CURVES):
         (place,) = (k for k, line in enumerate(lines) if line.name == own.name)
@@ -207,8 +204,8 @@ def _encoder(model: FittedModel) -> dict[str, Any] | None:
     if encoder.name != PACKAGED:
         return {"name": encoder.name}
     tokens, vectors, cut = packaged_tokens()
-    typical = [] if model.exemplars is None else model.exemplars.as_lists()
-    used = {k for line in typical for name in line for k in cut(str(name))}
+    typical: Any = [] if model.exemplars is None else model.exemplars.shown.ravel()
+    used = {k for name in typical for k in cut(str(name))}
     bare = [token.replace("▁", "") for token in tokens]
     # Those of typical rows, single signs, other texts in ASCII; each in the order of how frequent they are.
     rank = [(k >= _BYTES and k not in used) * (1 + 2 * (not t.isascii()) + (len(t) > 1))
