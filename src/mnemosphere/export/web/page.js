@@ -700,7 +700,7 @@ function similarRows(answer, share) {
     or without it, as fitted/pulls.py has it. */
 function* pullsOf(values, [a, b]) {
   const odds = (row) => { const { log } = model.vote(model.votes, model.overlaps(geometry.toSphere(row))); return log[a] - log[b]; };
-  const own = odds(values);
+  const own = odds(isText && encoder !== null ? encoder.encode(state.text).values : values);
   if (isText) {
     const words = state.text.split(/\s+/).filter(Boolean);
     if (encoder !== null && words.length > 1 && words.length <= 100) for (const k of words.keys()) yield [words[k], own - odds(encoder.encode(words.toSpliced(k, 1).join(" ")).values)];
