@@ -65,8 +65,11 @@ MOST_CYCLES = 6
 NOISE = 0.5  # on rows, relative to their length: what suits images and noisy tables
 LINES = 2  # that are followed at a time
 ROWS, ROWS_PER_CLASS = 1500, 20  # fitted in the screening
-FOLDS, HELD = (5, 10), 2000  # parts that are held out in turn, fewest and most; most rows of one
-FOLDED = 5000  # rows of all folds together, beyond which there are fewer
+FOLDS = (
+    (5, 5000),
+    (10, 2500),
+)  # parts that are held out in turn, while so many rows are in all of them
+FEWEST, HELD = 5, 2000  # of parts that the rows are cut into; most rows of one
 MOST_ROWS = 60_000  # fitted on the path
 MOST_LOST, LEAST_MOVED = 0.05, 0.05  # rows without direction; mean distance of two geometries
 MOST_COORDINATES = 4096  # of columns on circles that are tried
@@ -323,9 +326,8 @@ class _Scope:
             kinds = usable(sample.cross_fitted())
             if not conditional:  # there, columns that depend on each other count twice on circles
                 kinds = [kind for kind in kinds if not kind.endswith("circles")] or kinds
-        few, many = FOLDS
-        number = min(many, n_labeled, max(1, FOLDED // max(1, n_labeled)))
-        held = min(max(1, n_labeled // max(few, number)), HELD)
+        number = max(1, *(min(most, n_labeled, rows // max(1, n_labeled)) for most, rows in FOLDS))
+        held = min(max(1, n_labeled // max(FEWEST, number)), HELD)
         whole = min(n_labeled - held, MOST_ROWS)
         first = min(whole, max(ROWS, ROWS_PER_CLASS * n_classes))
         most = max(n_classes, 2 * first // 3)
@@ -422,7 +424,7 @@ def choose(sample: Sample, settings: Settings, progress: Progress) -> Choice:
     settings = settings.for_rows(sample)
     scope, n_labeled = _Scope.of(sample, settings), int(sample.labeled.sum())
     some_unknown = n_labeled < sample.rows.n_rows
-    if n_labeled < (FOLDS[0] if some_unknown else 2) * max(2, sample.n_classes):
+    if n_labeled < (FEWEST if some_unknown else 2) * max(2, sample.n_classes):
         return Choice(_alone(scope, settings.n_memories, sample))  # nothing can be held out
     first = last = _Trials(sample, settings, scope, scope.first, progress)
     joins, interrupted = some_unknown and scope.objective == "joint", False
