@@ -154,7 +154,9 @@ def train(inputs: FitInputs) -> FittedModel:
     kept = None
     if held is not None and not interrupted:
         (found,) = held.batches(HELD_OUT_FROM)
-        number = None if held.number is None else held.number[held.index.cpu()]
+        number = held.number
+        if number is not None and held.index is not None:
+            number = number[held.index.cpu()]
         kept = _held_out(votes, found, number)
     elif sample is not None and said is not None and not interrupted:
         found, lost = replace(sample, dtype=density.w.dtype).on_sphere(geometry)
