@@ -43,7 +43,7 @@ def _polynomial(*coefficients: Fraction | int) -> _Polynomial:
     return np.array([Fraction(c) for c in coefficients], dtype=object)
 
 
-@lru_cache(maxsize=1)
+@cache
 def _debye_log_polynomials() -> tuple[_Polynomial, ...]:
     """D_k with sum_k D_k(q)/nu^k = log(1 + sum_k u_k(q)/nu^k), u_k Debye's polynomials of I_nu."""
     u, d = [_polynomial(1)], list[_Polynomial]()
@@ -71,7 +71,7 @@ class _Expansion(NamedTuple):
     slope: tuple[float, ...]
 
 
-@lru_cache(maxsize=64)
+@lru_cache(64)
 def _expansion(n: int) -> _Expansion:
     """With S(q) = sum_k D_k(q)/nu^k, nu = m/2 - 1 >= _MIN_ORDER for m = n + 2K, the polynomials
 
@@ -111,10 +111,6 @@ class _Plain:
     minimum, maximum, all = staticmethod(min), staticmethod(max), staticmethod(bool)
 
 
-def _namespace(x: Any) -> Any:
-    return torch if isinstance(x, Tensor) else _Plain
-
-
 def _horner(coefficients: tuple[float, ...], q: Any) -> Any:
     if isinstance(q, Tensor):
         # Three kernels to launch instead of two for each of some thirty coefficients.
@@ -126,17 +122,13 @@ def _horner(coefficients: tuple[float, ...], q: Any) -> Any:
     return total
 
 
-@lru_cache(maxsize=256)  # a step asks for one of them, and for another at the same place
-def _at_number(beta: float, n: int) -> tuple[float, float, float]:
-    return _recurrence(beta, n)
-
-
 def _recurrence(beta: Any, n: int) -> tuple[Any, Any, Any]:
     """(log Omega_N(beta)/Omega_N(0), A_N, A_N').
 
     At large beta this keeps the digits that 1 - A^2 - (N-1) A/beta loses.
     """
-    xp, e = _namespace(beta), _expansion(n)
+    xp: Any = torch if isinstance(beta, Tensor) else _Plain
+    e = _expansion(n)
     z = beta / e.nu
     s = xp.hypot(z, 0 * z + 1)  # no overflow, unlike sqrt(1 + z^2)
     q = 1 / s
@@ -153,12 +145,8 @@ def _recurrence(beta: Any, n: int) -> tuple[Any, Any, Any]:
     return value, xp.minimum(a, 0 * a + 1), slope
 
 
-def _functions(beta: Any, n: int) -> tuple[Any, Any, Any]:
-    return (_at_number if isinstance(beta, float) else _recurrence)(beta, n)
-
-
 def _inverse(r: Any, n: int) -> Any:
-    xp = _namespace(r)
+    xp: Any = torch if isinstance(r, Tensor) else _Plain
     # Amos' bounds on A_N: (n - 1) r/(1 - r^2) <= beta <= n r/(1 - r^2).
     base = r / ((1 - r) * (1 + r))
     low, high = (n - 1) * base, n * base
@@ -172,10 +160,8 @@ def _inverse(r: Any, n: int) -> Any:
 
 
 def _evaluate(
-    function: Callable[[Any, int], Any], x: Tensor | float, n: int, *, end: float = math.inf,
-    wanted: str = "beta must be finite and not negative",
-    advice: str = "clamp it at 0 or lower the step size",
-) -> Tensor:  # fmt: skip
+    function: Callable[[Any, int], Any], x: Tensor | float, n: int, end: float = math.inf
+) -> Tensor:
     """In float64, by plain numbers if there are few, else by torch; ValueError outside of [0, end).
 
     By torch also on a GPU, which is not waited for, and in an exported graph or if autograd is to go through; but
@@ -188,7 +174,10 @@ def _evaluate(
     if not unseen:
         some = (x if few else torch.stack(x.aminmax())).reshape(-1).tolist()
         if (bad := next((v for v in some if not 0 <= v < end), None)) is not None:  # NaN too
-            raise ValueError(f"{wanted}, got {bad}: {advice}")
+            raise ValueError(
+                f"beta must be finite and not negative, got {bad}: clamp it at 0" if smooth else
+                f"r must lie in [0, {end:g}), got {bad}: no finite beta has this resultant"
+            )  # fmt: skip
     if unseen or not few or (smooth and x.requires_grad):
         return torch.as_tensor(function(x.double(), n)).to(x.dtype)
     found = [function(v, n) for v in x.reshape(-1).tolist()]
@@ -202,7 +191,7 @@ def log_omega_ratio(beta: Tensor | float, n: int) -> Tensor:
     not checked on a GPU; n: the dimension N >= 2. Computed in float64, returned in the dtype of
     beta. Its derivative is `mean_resultant`; autograd has it to fewer digits where beta is large.
     """
-    return _evaluate(lambda x, n: _functions(x, n)[0], beta, n)
+    return _evaluate(lambda x, n: _recurrence(x, n)[0], beta, n)
 
 
 def log_area(n: int) -> float:
@@ -216,7 +205,7 @@ def mean_resultant(beta: Tensor | float, n: int) -> Tensor:
     It is the mean of <x, w> for x drawn from the von Mises-Fisher distribution of mean direction
     w and concentration beta. Arguments and precision as for `log_omega_ratio`.
     """
-    return _evaluate(lambda x, n: _functions(x, n)[1], beta, n)
+    return _evaluate(lambda x, n: _recurrence(x, n)[1], beta, n)
 
 
 def inverse_mean_resultant(r: Tensor | float, n: int) -> Tensor:
@@ -226,7 +215,4 @@ def inverse_mean_resultant(r: Tensor | float, n: int) -> Tensor:
     N >= 2. Safeguarded Newton steps in float64, returned in the dtype of r. Near r = 1 the problem
     itself is ill-conditioned: beta ~ (N-1) / (2 (1-r)).
     """
-    return _evaluate(
-        _inverse, r, n, end=1.0, wanted="r must lie in [0, 1)",
-        advice="no finite beta has this resultant, keep r below 1",
-    )  # fmt: skip
+    return _evaluate(_inverse, r, n, end=1.0)

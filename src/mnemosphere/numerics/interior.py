@@ -9,6 +9,7 @@ several times faster than torch, on a GPU too, where a step would be sixty launc
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -75,10 +76,7 @@ def _solve(
     if start is not None:
         lam, omega = np.where(c > 0, start[0], 1e30), np.where(r > 0, start[1], 1e30)
         p = q / (lam[:, :, None] + omega[:, None, :])
-    cut = np.full((len(q), 1, 1), 0.1)
-    todo = np.arange(len(q))
-    ended = Path(lam.copy(), omega.copy(), p.copy(), np.zeros(len(q)), np.zeros(len(q)), 0)
-    iterations = 0
+    cut, iterations = np.full((len(q), 1, 1), 0.1), 0
     while True:
         low = lam.min(-1, keepdims=True)
         lam, omega = lam - low, omega + low  # the gauge: sums of two non-negative numbers
@@ -87,30 +85,18 @@ def _solve(
         x = q * inverse
         error = marginal_error(x, r, c)
         left = ~(error <= tol)
-        n_left = int(left.sum())
-        if n_left <= len(left) // 2 or iterations >= max_iter:
-            gap = np.zeros_like(error)
-            if n_left > 0 and iterations >= max_iter:
-                # The iterate p has the marginals, whatever ζ is; by duality its objective is
-                # below the maximum by no more than Σ w − q − q log(w/q), w = p·ζ.
-                x = np.where(left[:, None, None], p, x)
-                w = p * zeta
-                some = q > 0
-                ratio = np.divide(w, q, out=np.ones_like(w), where=some)
-                fall = np.log(np.maximum(ratio, TINY))
-                excess = np.where(some, w - q - q * fall, 0.0).sum((-2, -1)) / total[todo, 0]
-                gap = np.where(left, excess, 0.0)
-                error = np.where(left, marginal_error(p, r, c), error)
-            for out, value in zip(ended[:5], (lam, omega, x, error, gap), strict=True):
-                out[todo] = value
-            if n_left == 0 or iterations >= max_iter:
-                return ended._replace(iterations=iterations)
-            if n_left < len(left):  # most problems of the batch are done: go on with the rest
-                todo, dead = todo[left], None if dead is None else dead[left]
-                q, r, c, p, goal, per_even = (z[left] for z in (q, r, c, p, goal, per_even))
-                lam, omega, zeta, inverse, cut = (z[left] for z in (lam, omega, zeta, inverse, cut))
+        w = p * zeta
+        if not left.any() or iterations >= max_iter:
+            # The iterate p has the marginals, whatever ζ is; by duality its objective is
+            # below the maximum by no more than Σ w − q − q log(w/q).
+            ratio = np.divide(w, q, out=np.ones_like(w), where=q > 0)
+            fall = np.log(np.maximum(ratio, TINY))
+            excess = np.where(q > 0, w - q - q * fall, 0.0).sum((-2, -1)) / total[:, 0]
+            error = np.where(left, marginal_error(p, r, c), error)
+            x = np.where(left[:, None, None], p, x)
+            return Path(lam, omega, x, error, np.where(left, excess, 0.0), iterations)
         iterations += 1
-        w = p * zeta * per_even
+        w *= per_even
         if dead is not None:
             w[dead] = 1.0
         p, lam, omega, cut = _step(r, c, p, goal, w, cut, lam, omega, inverse)
@@ -189,58 +175,41 @@ class Laplacian:
     edges (B, n, n) symmetric, non-negative, diagonal ignored; ground (B,). A solution needs
     Σ b = 0; what rounding left over is put on the node `sink` (B,), the one that feels it least.
 
-    The inverse matrix where that is safe. Where weights differ by many decades it loses the small
-    ones: there eliminate node by node (the star-mesh transform), which adds and divides positive
+    The inverse matrix loses small weights where they differ by many decades. There it is built up as
+    node by node is eliminated (the star-mesh transform), which adds, multiplies and divides positive
     numbers alone and keeps their relative precision.
     """
 
     def __init__(self, edges: Array, ground: NDArray[Any], sink: NDArray[Any]) -> None:
-        n = edges.shape[-1]
-        problems = np.arange(len(edges))
+        n, problems = edges.shape[-1], np.arange(len(edges))
         self.sink = problems * n + sink
-        matrix = np.negative(edges, order="C")
-        diagonal = matrix.reshape(-1, n * n)[:, :: n + 1]  # a view
-        diagonal[...] = 0.0  # summed without it: subtracting would cancel
-        degree = -matrix.sum(-1)
-        degree[~(degree > 0)] = 1.0  # a node alone stays where it is
-        diagonal[...] = degree
-        # A strong wire to zero holds the ground.
-        strong = 1e20 * np.maximum(degree.max(-1), 1e-280)
-        diagonal[problems, ground] = strong
-        self.inverse = None
-        try:
-            inverse = np.linalg.inv(matrix)
+        weights = np.concatenate([np.zeros_like(edges[..., :1]), edges], -1)  # a wire to zero first
+        weights.reshape(-1, n * (n + 1))[:, 1 :: n + 2] = 0.0  # the diagonal
+        # A strong wire holds the ground.
+        weights[problems, ground, 0] = 1e20 * np.maximum(weights.sum(-1).max(-1), 1e-280)
+        degree = weights.sum(-1)
+        degree[degree <= TINY] = 1.0  # a node alone stays where it is
+        with contextlib.suppress(np.linalg.LinAlgError):
+            self.inverse = np.linalg.inv(degree[..., None] * np.eye(n) - weights[..., 1:])
             # Its diagonal times the matrix's: one over the share of an entry that eliminating all
             # the other nodes leaves. What cancels is lost.
-            lost = inverse.reshape(-1, n * n)[:, :: n + 1] * diagonal
+            lost = np.einsum("bii->bi", self.inverse) * degree
             if lost.min() > 0 and lost.max() < 1e6:
-                self.inverse = inverse
                 return
-        except np.linalg.LinAlgError:
-            pass
-        diagonal[...] = 0.0
-        wire = np.zeros_like(degree)
-        wire[problems, ground] = strong
-        m = np.concatenate([wire[..., None], -matrix], -1)  # (B, n, 1 + n)
-        self.degree = [m[:, 0, 0]] * n
+        m = np.concatenate([np.broadcast_to(np.eye(n), edges.shape), weights], -1)
         for k in range(n - 1, -1, -1):
-            self.degree[k] = np.maximum(m[:, k, : k + 1].sum(-1), TINY)
-            if k:
-                pull = m[:, :k, k + 1] / self.degree[k][:, None]
-                m[:, :k, : k + 1] += pull[..., None] * m[:, k, None, : k + 1]
-        self.edges = m
+            row = m[
+                :, k, k : n + 1 + k
+            ]  # what flows in so far, and weights of the nodes that are left
+            degree = row[:, n - k :].sum(-1, keepdims=True)
+            row /= np.where(degree > TINY, degree, 1.0)
+            m[:, :k, k : n + 1 + k] += m[:, :k, n + 1 + k, None] * row[:, None]
+        for k in range(1, n):
+            m[:, k, :n] += np.matmul(m[:, k, None, n + 1 : n + 1 + k], m[:, :k, :n])[:, 0]
+        self.inverse = m[..., :n]
 
     def solve(self, b: Array) -> Array:
         """Return x (B, n) for b (B, n)."""
         b = b.copy()
         b.reshape(-1)[self.sink] -= b.sum(-1)
-        if self.inverse is not None:
-            return np.asarray(np.matmul(self.inverse, b[..., None])[..., 0])
-        n = b.shape[-1]
-        for k in range(n - 1, 0, -1):
-            b[:, :k] += self.edges[:, k, 1 : k + 1] * (b[:, k] / self.degree[k])[:, None]
-        x = np.zeros((len(b), n + 1))  # the wire's far end first
-        for k in range(n):
-            pull = (self.edges[:, k, : k + 1] * x[:, : k + 1]).sum(-1)
-            x[:, k + 1] = (b[:, k] + pull) / self.degree[k]
-        return x[:, 1:]
+        return np.asarray(np.matmul(self.inverse, b[..., None])[..., 0])

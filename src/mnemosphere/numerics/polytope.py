@@ -56,17 +56,15 @@ def check_marginals(rows: Tensor, cols: Tensor) -> tuple[Array, Array]:
 def check(p: Tensor, rows: Tensor, cols: Tensor, *, tol: float) -> Tensor:
     """Return p if it is in the polytope, marginals within tol × total; raise if not."""
     # NumPy, of which a call takes a fraction of the time that one of torch does.
-    r, c = check_marginals(rows, cols)
-    _check_matrix("p", p, rows, cols)
-    matrix = _array(p)
+    _, matrix, r, c = _flat("p", p, rows, cols)
     if not matrix.min() >= 0:  # where it is infinite, so is a sum
         raise ValueError(f"p must be finite and non-negative, got {_first_bad(p)}")
     total = r.sum(-1, keepdims=True)
     # Of these sums einsum takes the least time: BLAS wakes its threads for them.
-    for name, axes, m in (("row", "...ij->...i", r), ("column", "...ij->...j", c)):
+    for name, axes, m in (("row", "bij->bi", r), ("column", "bij->bj", c)):
         off = abs(np.einsum(axes, matrix) - m) / total
         if not off.max() <= tol:
-            index = int(off.reshape(-1, off.shape[-1]).max(0).argmax())
+            index = int(off.max(0).argmax())
             raise ValueError(
                 f"{name} {index} of p misses its marginal by {float(off.max()):.3g} of the total "
                 f"(tol {tol:.3g}): rescale p with polytope.sinkhorn"
@@ -268,18 +266,6 @@ def maximize(
     )
 
 
-def _check_matrix(name: str, m: Tensor, rows: Tensor, cols: Tensor) -> tuple[int, ...]:
-    """The batch shape of a matrix (..., R, C) and its marginals; raise if they do not fit."""
-    if m.shape[-2:] != (rows.shape[-1], cols.shape[-1]):
-        raise ValueError(
-            f"{name} must have shape (..., {rows.shape[-1]}, {cols.shape[-1]}) to fit its "
-            f"marginals, got {tuple(m.shape)}"
-        )
-    if m.ndim == 2 and rows.ndim == cols.ndim == 1:
-        return ()
-    return np.broadcast_shapes(m.shape[:-2], rows.shape[:-1], cols.shape[:-1])
-
-
 def _array(m: Tensor) -> Array:
     return np.ascontiguousarray(m.numpy(force=True), np.float64)
 
@@ -289,7 +275,11 @@ def _flat(
 ) -> tuple[tuple[int, ...], Array, Array, Array]:
     """(batch shape, m (B, R, C), rows (B, R), cols (B, C) of exactly their total)."""
     r, c = check_marginals(rows, cols)
-    batch = _check_matrix(name, m, rows, cols)
+    wanted = (r.shape[-1], c.shape[-1])
+    if m.shape[-2:] != wanted:
+        raise ValueError(f"{name} must have shape (..., {wanted[0]}, {wanted[1]}) to fit its "
+                         f"marginals, got {tuple(m.shape)}")  # fmt: skip
+    batch = np.broadcast_shapes(m.shape[:-2], r.shape[:-1], c.shape[:-1])
     m_, r, c = (
         np.broadcast_to(z, (*batch, *z.shape[-n:])).reshape(-1, *z.shape[-n:])
         for z, n in ((_array(m), 2), (r, 1), (c, 1))

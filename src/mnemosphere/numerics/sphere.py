@@ -58,11 +58,10 @@ def check(x: Tensor, name: str = "x") -> Tensor:
         bad = ~(off <= tol)
         row = tuple(int(i[0]) for i in np.nonzero(bad)) if norm.ndim else ()
         where = f"row {row[0] if len(row) == 1 else row} of {name}" if row else name
+        fault = f"norm {float(norm[row]):.9g}, not 1: apply sphere.project first"
         if not bool(torch.isfinite(x[row]).all()):
-            raise ValueError(f"{where} has entries that are not finite: clean the input")
-        raise ValueError(
-            f"{where} has norm {float(norm[row]):.9g}, not 1: apply sphere.project first"
-        )
+            fault = "entries that are not finite: clean the input"
+        raise ValueError(f"{where} has {fault}")
     return x
 
 
@@ -75,9 +74,7 @@ def sample_uniform(
     device: torch.device | str | None = None,
 ) -> Tensor:
     """Draw n_samples points (n_samples, n) uniformly on S^{n-1}: normalized Gaussian vectors."""
-    if device is None and generator is not None:
-        device = generator.device
     # Drawn where the generator lives, so that one seed gives the same points on every device.
     where = device if generator is None else generator.device
     draws = torch.randn(n_samples, n, generator=generator, dtype=dtype, device=where)
-    return project(draws.to(device))
+    return project(draws.to(where if device is None else device))
