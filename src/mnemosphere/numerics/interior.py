@@ -85,8 +85,10 @@ def _solve(
         x = q * inverse
         error = marginal_error(x, r, c)
         left = ~(error <= tol)
+        if not left.any():
+            return Path(lam, omega, x, error, np.zeros_like(error), iterations)
         w = p * zeta
-        if not left.any() or iterations >= max_iter:
+        if iterations >= max_iter:
             # The iterate p has the marginals, whatever ζ is; by duality its objective is
             # below the maximum by no more than Σ w − q − q log(w/q).
             ratio = np.divide(w, q, out=np.ones_like(w), where=q > 0)
