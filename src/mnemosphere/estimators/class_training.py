@@ -97,6 +97,8 @@ def prepare(inputs: FitInputs) -> Prepared:
     dataset, geometry = place(
         inputs, candidate.geometry, sample, given, unlabeled=candidate.unlabeled
     )
+    if few_kinds:  # held-out rows are copies of its rows, not these
+        dataset = replace(dataset, number=None)
     return Prepared(dataset, geometry, chosen)
 
 
@@ -159,13 +161,18 @@ def train(inputs: FitInputs) -> FittedModel:
             number = number[held.index.cpu()]
         kept = _held_out(votes, found, number)
     elif sample is not None and said is not None and not interrupted:
-        found, lost = replace(sample, dtype=density.w.dtype).on_sphere(geometry)
+        known = sample.rows.row_ids(torch.arange(sample.rows.n_rows))
+        if whole.number is not None:
+            found, placed = whole.called(known)
+        else:
+            found, lost = replace(sample, dtype=density.w.dtype).on_sphere(geometry)
+            found, placed = found.take(~lost), ~lost
         own = votes.at(1.0) if joint else density
         strange = torch.cat([
             _novelty(other, fold.placed) for other, fold in zip(others, folds, strict=True)
         ])  # fmt: skip
-        number = torch.tensor(sample.rows.row_ids((~lost).nonzero()[:, 0]))
-        kept = _held_out(votes, found.take(~lost), number, own, said[~lost], strange[~lost])
+        number = torch.tensor(known)[placed.cpu()]
+        kept = _held_out(votes, found, number, own, said[placed], strange[placed])
     return as_model(
         "classifier", inputs, geometry, votes, density, run, n_rows=whole.n_rows,
         trials=chosen.trials, is_cut_short=chosen.interrupted, objective=candidate.objective,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -100,6 +100,13 @@ class ArrayDataset:
         if n >= self.n_rows:
             return self.rows
         return self.take(random_order(self.n_rows, self.device, generator)[:n])
+
+    def called(self, names: Sequence[int]) -> tuple[Batch, Tensor]:
+        """(rows by what they are called, which of the names they are): one without direction has no row."""
+        assert self.number is not None
+        place = {name: k for k, name in enumerate(self.number.tolist())}
+        found = torch.tensor([place.get(name, -1) for name in names], device=self.device)
+        return self.whole.take(found[found >= 0]), found >= 0
 
     def split(
         self, fraction: float, *, generator: torch.Generator
