@@ -161,9 +161,9 @@ def train(inputs: FitInputs) -> FittedModel:
             number = number[held.index.cpu()]
         kept = _held_out(votes, found, number)
     elif sample is not None and said is not None and not interrupted:
-        known = sample.rows.row_ids(torch.arange(sample.rows.n_rows))
+        number = torch.tensor(sample.rows.row_ids(torch.arange(sample.rows.n_rows)))
         if whole.number is not None:
-            found, placed = whole.called(known)
+            found, placed = whole.called(number.tolist())
         else:
             found, lost = replace(sample, dtype=density.w.dtype).on_sphere(geometry)
             found, placed = found.take(~lost), ~lost
@@ -171,7 +171,7 @@ def train(inputs: FitInputs) -> FittedModel:
         strange = torch.cat([
             _novelty(other, fold.placed) for other, fold in zip(others, folds, strict=True)
         ])  # fmt: skip
-        number = torch.tensor(known)[placed.cpu()]
+        number = number[placed.cpu()]
         kept = _held_out(votes, found, number, own, said[placed], strange[placed])
     return as_model(
         "classifier", inputs, geometry, votes, density, run, n_rows=whole.n_rows,
