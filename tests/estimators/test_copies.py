@@ -8,9 +8,10 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.model_selection import train_test_split
 
 import mnemosphere as mn
-from mnemosphere.estimators.choice import Candidate, Split, evaluate
+from mnemosphere.estimators.choice import Split, evaluate
 from mnemosphere.estimators.settings import Sample, Settings
 from mnemosphere.rows.rows import Rows
+from mnemosphere.training.train import Spec
 
 CENTERS = 1.3 * np.random.default_rng(7).normal(size=(4, 5))
 
@@ -144,7 +145,7 @@ def test_held_out_rows_without_values_are_predicted_by_weighted_frequencies():
     settings = Settings.of(mn.DAMClassifier(2, geometry="standard").get_params())
     first, last = torch.arange(40), torch.arange(30, 60)
     part = Split(sample.take(first), sample.take(last), last, 0)
-    candidate = Candidate("standard", 2, "conditional")
+    candidate = Spec("standard", 2, "conditional")
     ((_, found),) = evaluate([candidate], [part], settings, lambda done, of: None)
     # Among the fitted rows class 0 has three quarters of the weight.
     expected = np.where(y[40:] == 0, -np.log(0.75), -np.log(0.25))

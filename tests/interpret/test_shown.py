@@ -6,7 +6,7 @@ import pytest
 from sklearn.datasets import load_iris
 
 import mnemosphere as mn
-from mnemosphere.estimators.choice import SearchTable
+from mnemosphere.estimators.progress import SearchTable
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,7 @@
 """Direct training of the conditional likelihood: starts, targets, stacked problems."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.testing import assert_close
@@ -11,10 +13,11 @@ from mnemosphere.model.one_pass import evaluate, log_joint
 from mnemosphere.numerics import sphere
 from mnemosphere.training import stacked
 from mnemosphere.training.adam import Adam
-from mnemosphere.training.conditional import class_targets, fit_conditional, start_conditional
+from mnemosphere.training.conditional import class_targets, start_conditional
 from mnemosphere.training.dataset import ArrayDataset
 from mnemosphere.training.fit import fit
 from mnemosphere.training.joint import start_joint, start_memories
+from mnemosphere.training.train import Spec, train
 
 
 def clusters(seed, rows=97, features=7, classes=3, per_class=2, spread=0.4):
@@ -121,10 +124,15 @@ def test_problems_of_any_size_side_by_side_are_those_alone():
     starts = [start(b, n) for b, n in zip(batches, (5, 9, 7), strict=True)]
     solver = Adam(batch_size=61, steps=12)
     params, together = stacked.stack(starts, rows)
-    found = stacked.conditional(params, together, solver, 12, generator=generator(0))
-    noisy = stacked.conditional(params, together, solver, 12, noise=0.5, generator=generator(0))
+
+    def trained(start, batch, solver=solver):
+        how = {"rule": objectives.conditional, "max_iter": 12, "generator": generator(0)}
+        return fit(start, ArrayDataset(batch), solver, **how).params
+
+    found = trained(params, together)
+    noisy = trained(params, together, replace(solver, noise=0.5))
     for k, (own, batch) in enumerate(zip(starts, rows, strict=True)):
-        alone = stacked.conditional(own, batch, solver, 12, generator=generator(0))
+        alone = trained(own, batch)
         n_memories, n = own.w.shape
         w, p = found.w[k, :n_memories, :n], found.p[k, : n_memories + 1]
         assert_close(w, alone.w, rtol=1e-9, atol=1e-9)
@@ -133,28 +141,18 @@ def test_problems_of_any_size_side_by_side_are_those_alone():
         assert (noisy.w[k, :n_memories, :n] - alone.w).abs().max() > 1e-3
 
 
-def test_problems_side_by_side_train_as_fit_does():
-    batch, _ = labeled(5, rows=83)
-    own = Batch(batch.x, class_targets(batch.targets))
-    params, (solver, passes) = start(batch, 7), Adam().scheduled(83, max_iter=5)
-    found = stacked.conditional(params, own, solver, passes, generator=generator(3))
-    result = fit(
-        params, ArrayDataset(own), solver, rule=objectives.conditional, max_iter=5,
-        generator=generator(3),
-    )  # fmt: skip
-    for name in ("w", "p", "beta"):
-        assert_close(getattr(found, name), getattr(result.params, name), rtol=0, atol=0)
-
-
-def test_cycles_side_by_side_end_where_the_training_of_a_model_ends():
+def test_a_trial_that_goes_on_ends_where_the_training_of_a_model_ends():
     """A trial of one cycle that goes on is a trial of two, and the model walks the same way."""
     batch, _ = labeled(6, rows=83)
-    whole = fit_conditional(ArrayDataset(batch), 7, cycles=2, generator=generator(3))
-    first = fit_conditional(ArrayDataset(batch), 7, cycles=1, generator=generator(3))
-    assert len(whole.history) == 3 * len(first.history)
-    assert whole.history[len(first.history) - 1].loss == first.history[-1].loss
+    data, draws = ArrayDataset(batch), generator(3)
+    one, two = (Spec("unit", 7, "conditional", cycles=cycles) for cycles in (1, 2))
+    whole = train(data, two, generator=generator(3))
+    first = train(data, one, generator=draws)
+    then = train(data, two, start=first.params, done=1, generator=draws)
+    assert [r.loss for r in whole.history] == [r.loss for r in first.history + then.history]
+    assert [r.phase for r in whole.history] == [0] * first.n_iter + [1] * (2 * first.n_iter)
+    assert torch.equal(whole.params.w, then.params.w)
     assert whole.history[-1].loss < first.history[-1].loss
-    assert {record.phase for record in whole.history} == {0, 1}
 
 
 def test_joint_problems_side_by_side_keep_the_loss_falling():

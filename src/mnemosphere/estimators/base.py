@@ -26,8 +26,8 @@ from torch import Tensor
 
 from mnemosphere import interpret
 from mnemosphere.base.machine import threads
-from mnemosphere.estimators.choice import SearchTable
 from mnemosphere.estimators.inputs import SAMPLED, check_alone, work_on
+from mnemosphere.estimators.progress import SearchTable
 from mnemosphere.estimators.setup import kept_settings
 from mnemosphere.export import Page, explore, files
 from mnemosphere.fitted.model import FittedModel, Floats, as_numpy, like

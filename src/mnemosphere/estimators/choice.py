@@ -28,14 +28,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mnemosphere.base.text import Shown, Table
-from mnemosphere.estimators.progress import Progress
+from mnemosphere.estimators.progress import Progress, SearchTable
 from mnemosphere.estimators.settings import Sample, Settings
 from mnemosphere.geometry import KINDS, Center, Circles, Product, Unit
 from mnemosphere.geometry.base import learn, on_sphere
 from mnemosphere.model import initialize
 from mnemosphere.model.batch import Batch
-from mnemosphere.model.initialize import Start
 from mnemosphere.model.mixture import Mixture
 from mnemosphere.model.one_pass import log_joint
 from mnemosphere.model.soft_labels import (
@@ -47,13 +45,13 @@ from mnemosphere.model.soft_labels import (
     tempered_losses,
 )
 from mnemosphere.rows.rows import Rows
-from mnemosphere.training import few_labels, stacked
-from mnemosphere.training.conditional import class_targets, start_conditional
+from mnemosphere.training import stacked
+from mnemosphere.training.conditional import start_conditional
 from mnemosphere.training.dataset import ArrayDataset
-from mnemosphere.training.fit import fit
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.joint import EXACT_STEPS, start_joint, start_memories
 from mnemosphere.training.sgd import SGD
+from mnemosphere.training.train import Spec, train
 
 Floats = NDArray[np.float64]
 PER_CLASS = (1, 4)  # memories in the screening; where one is best, four may not be, and the reverse
@@ -65,10 +63,7 @@ MOST_CYCLES = 6
 NOISE = 0.5  # on rows, relative to their length: what suits images and noisy tables
 LINES = 2  # that are followed at a time
 ROWS, ROWS_PER_CLASS = 1500, 20  # fitted in the screening
-FOLDS = (
-    (5, 5000),
-    (10, 2500),
-)  # parts that are held out in turn, while so many rows are in all of them
+FOLDS = ((5, 5000), (10, 2500))  # parts that are held out in turn, while so many rows are in all
 FEWEST, HELD = 5, 2000  # of parts that the rows are cut into; most rows of one
 MOST_ROWS = 60_000  # fitted on the path
 MOST_LOST, LEAST_MOVED = 0.05, 0.05  # rows without direction; mean distance of two geometries
@@ -78,50 +73,12 @@ UNLIKE = 10.0  # spreads of features that are further apart are those of unlike 
 STACKED = 1 << 21  # rows × memories of problems that are trained side by side
 PADDED = 1 << 20  # rows × memories × features, up to which they need not be of one shape
 
-# Columns of a printed table.
-_COLUMNS = {
-    "geometry": "geometry", "n_clusters": "clusters", "n_memories": "memories",
-    "objective": "objective", "noise": "noise", "cycles": "cycles", "unlabeled": "unlabeled rows",
-    "log_loss": "held-out log-loss", "error": "±", "silhouette": "silhouette",
-    "excess": "over one cloud", "chosen": "chosen",
-}  # fmt: skip
-
-
-class SearchTable(Shown, list[dict[str, Any]]):
-    """The trials of a search; prints as a table of those on most rows, best first."""
-
-    def parts(self, width: int, most: int | None = None) -> list[str | Table]:
-        """The table; columns that say nothing are left out."""
-        last = [t for t in self if t.get("rows") == self[-1].get("rows")]
-        last.sort(key=lambda t: float(t.get("log_loss", -t.get("silhouette", 0.0))))
-        shown = [name for name in _COLUMNS if any(t.get(name) for t in last)]
-        lines = [{_COLUMNS[name]: _cell(trial.get(name)) for name in shown} for trial in last]
-        return [lines if lines else "no search"]
-
-
-def _cell(value: Any) -> str:
-    """Yes or nothing, up to four decimals, or as it is."""
-    value = "yes" * value if isinstance(value, bool) else value
-    return f"{round(value, 4):g}" if isinstance(value, float) else str(value or "")
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """One setting of what is decided."""
-
-    geometry: str
-    n_memories: int
-    objective: str  # "joint" or "conditional"
-    noise: float = 0.0  # on rows, of the conditional objective
-    cycles: int = 1  # of Adam, each twice as long as the one before
-    unlabeled: bool = False  # whether rows without label take part
-
 
 @dataclass(frozen=True)
 class Choice:
     """What was chosen, and what held-out rows say of it."""
 
-    candidate: Candidate
+    spec: Spec
     temperature: float = 1.0  # of the classes
     trials: SearchTable = field(default_factory=SearchTable)
     # rows, the log of the votes for each class (n, C+1) of models that have not seen them, and their folds
@@ -196,10 +153,8 @@ class Split:
     number: Tensor  # of the rows that are held out, among all
     turn: int  # which of the splits it is
     placed: dict[str, tuple[Batch, Batch, Tensor]] = field(default_factory=dict)
-    starts: dict[tuple[object, ...], Start] = field(default_factory=dict)
-    trained: dict[Candidate, Mixture] = field(
-        default_factory=dict
-    )  # what further cycles go on from
+    # What trials begin with, after no cycle and without noise, and what they have trained.
+    known: dict[Spec, Mixture] = field(default_factory=dict)
 
     def place(self, kind: str) -> tuple[Batch, Batch, Tensor]:
         """(fitted rows with a direction, held-out rows, which of those have none, so that any will do)."""
@@ -219,16 +174,41 @@ class Split:
         log_prior = (prior / prior.sum()).clamp_min(1e-9).log()
         return (label_shares(self.held.targets) @ -log_prior).double().cpu().numpy()[:, None]
 
-    def start(self, candidate: Candidate, fitted: Batch) -> Start:
-        """The memories to train from, the same for both objectives."""
-        key = candidate.geometry, candidate.n_memories, candidate.unlabeled
-        if key not in self.starts:
-            self.starts[key] = start_memories(
-                fitted, min(candidate.n_memories, max(fitted.n_rows, self.fitted.n_classes)),
-                own_labels=not candidate.unlabeled,
+    def trial(self, own: Spec, settings: Settings, varsigma: float | None) -> _Trial:
+        """A candidate, as it goes on from what is known. varsigma: of the other splits; None: not known yet."""
+        fitted, held, _ = self.place(own.geometry)
+        if not own.unlabeled and not bool(self.fitted.labeled.all()):
+            fitted = fitted.take(fitted.targets.sum(1) > 0)
+        for done in range(own.cycles - 1, 0, -1):
+            if (before := replace(own, cycles=done)) in self.known:
+                return _Trial(self, own, self.known[before], done, fitted, held)
+        first = replace(own, cycles=0, noise=0.0)
+        if first not in self.known:
+            start = start_memories(
+                fitted, min(own.n_memories, max(fitted.n_rows, self.fitted.n_classes)),
+                own_labels=not own.unlabeled,
                 generator=torch.Generator().manual_seed(self.turn),
             )  # fmt: skip
-        return self.starts[key]
+            if own.objective == "conditional":
+                params = start_conditional(start, fitted.label_mass(), beta=settings.beta)
+            else:
+                params = start_joint(
+                    start, fitted, varsigma=varsigma or settings.varsigma, beta=settings.beta,
+                    uniform_weight=settings.uniform_weight,
+                )  # fmt: skip
+            self.known[first] = params
+        return _Trial(self, own, self.known[first], 0, fitted, held)
+
+
+class _Trial(NamedTuple):
+    """A candidate on one split."""
+
+    part: Split
+    spec: Spec
+    params: Mixture  # after the cycles that are done
+    done: int
+    fitted: Batch
+    held: Batch
 
 
 def splits(sample: Sample, n_fitted: int, n_held: int, number: int) -> list[Split]:
@@ -262,10 +242,10 @@ def usable(sample: Sample) -> list[str]:
         return [name for name, kind in KINDS.items() if kind.of is Product]
     kinds = [*directed(sample.rows, sample.weight), "standard", "whitened"]
     n = sample.rows.n_features
-    few = Circles.least_and_most(n)[1] <= MOST_COORDINATES
-    if not few and Circles.least_and_most(n)[0] <= MOST_COORDINATES:
-        few = Circles.fit(sample.rows).n_coordinates(n) <= MOST_COORDINATES
-    return [*kinds, "circles"] if few else kinds
+    least, most = Circles.least_and_most(n)
+    if most > MOST_COORDINATES >= least:
+        most = Circles.fit(sample.rows).n_coordinates(n)
+    return [*kinds, "circles"] if most <= MOST_COORDINATES else kinds
 
 
 def spreads(rows: Rows) -> Tensor:
@@ -305,9 +285,7 @@ def directed(rows: Rows, weight: Tensor | None) -> list[str]:
 class _Scope:
     """What is open, and on how many rows it is tried."""
 
-    kinds: list[str]  # simplest first
-    objective: str
-    widths: list[int]
+    screen: list[Spec]  # what is tried first, simplest geometries first
     noises: list[float]
     first: int  # rows fitted in the screening
     whole: int  # and on the path
@@ -333,38 +311,19 @@ class _Scope:
         most = max(n_classes, 2 * first // 3)
         widths = sorted({min(k * n_classes, most) for k in PER_CLASS})
         widths = widths if settings.n_memories is None else [settings.n_memories]
-        noises = [0.0]
-        if conditional:
-            noise = settings.adam.noise
-            noises = [0.0, NOISE] if isinstance(noise, str) else [noise]
-        if settings.search is None:
+        noise = settings.adam.noise if conditional else 0.0
+        noises = [0.0, NOISE] if isinstance(noise, str) else [noise]
+        searched = settings.search is not None
+        if not searched:
             kinds = [kind for kind in kinds if kind == "standard"] or kinds[:1]
             widths, noises = widths[-1:], noises[:1]
-        searched = settings.search is not None
+        steps = conditional and settings.max_iter is None and not isinstance(settings.solver, SGD)
         return cls(
-            kinds, settings.objective, widths, noises, first, whole, held, number,
-            grows=searched and settings.n_memories is None,
-            goes_on=searched and conditional and settings.max_iter is None
-            and not isinstance(settings.solver, SGD),
+            [Spec(kind, k, settings.objective, noises[0]) for kind in kinds for k in widths],
+            noises, first, whole, held, number,
+            grows=searched and settings.n_memories is None, goes_on=searched and steps,
             plain=("unit", "center") if are_directions(sample.rows) else (),
         )  # fmt: skip
-
-    @property
-    def screen(self) -> list[Candidate]:
-        """What is tried first."""
-        return [
-            Candidate(kind, k, self.objective, self.noises[0])
-            for kind in self.kinds for k in self.widths
-        ]  # fmt: skip
-
-    def around(self, own: Candidate, most: int) -> Iterator[Candidate]:
-        """A candidate with one more cycle, with more memories, and with other noise."""
-        if self.goes_on and own.cycles < MOST_CYCLES:
-            yield replace(own, cycles=own.cycles + 1)
-        wider = min(FACTOR * own.n_memories, most)
-        if self.grows and 2 * wider >= 3 * own.n_memories:
-            yield replace(own, n_memories=wider)
-        yield from (replace(own, noise=noise) for noise in self.noises)
 
 
 class _Trials:
@@ -373,41 +332,66 @@ class _Trials:
     def __init__(
         self, sample: Sample, settings: Settings, scope: _Scope, fitted: int, progress: Progress
     ) -> None:
-        self.settings, self.fitted, self.progress = settings, fitted, progress
-        self.scope = scope
+        self.sample, self.settings, self.scope = sample, settings, scope
+        self.fitted, self.progress = fitted, progress
         self.parts = splits(sample, fitted, scope.held, scope.number)
-        self.found: dict[Candidate, Evaluation] = {}
+        self.found: dict[Spec, Evaluation] = {}
 
-    def run(self, stage: str, candidates: Iterable[Candidate]) -> None:
+    def run(self, stage: str, candidates: Iterable[Spec]) -> None:
         """Evaluate those that are new."""
         new = [own for own in dict.fromkeys(candidates) if own not in self.found]
         show = partial(self.progress.show, stage)
         self.found.update(evaluate(new, self.parts, self.settings, show))
 
-    def score(self, own: Candidate) -> float:
+    def score(self, own: Spec) -> float:
         """Its loss, with a price on memories and steps."""
         price = PRICE * math.log(own.n_memories) + PRICE_OF_CYCLE * own.cycles
         return self.found[own].level * math.exp(price)
 
-    def near(self) -> list[Candidate]:
+    def near(self) -> list[Spec]:
         """Those that are not clearly worse than the best, best first."""
         best, *others = sorted(self.found, key=self.score)
         least = self.found[best]
         return [best, *(own for own in others if not self.found[own].exceeds(least))]
 
-    def lines(self) -> list[Candidate]:
+    def lines(self) -> list[Spec]:
         """The best of each geometry, and of those with the fewest memories, unless clearly worse."""
-        lead: dict[tuple[str, bool], Candidate] = {}
+        lead: dict[tuple[str, bool], Spec] = {}
         least = min(own.n_memories for own in self.found)
         for own in self.near():
             lead.setdefault((own.geometry, own.n_memories == least), own)
         return [*lead.values()]
 
-    def chosen(self) -> Candidate:
+    def around(self, own: Spec) -> Iterator[Spec]:
+        """A candidate with one more cycle, with more memories, and with other noise."""
+        most = max(min(LEAST_WIDEST, 2 * self.fitted // 3), self.fitted // ROWS_PER_MEMORY)
+        if self.scope.goes_on and own.cycles < MOST_CYCLES:
+            yield replace(own, cycles=own.cycles + 1)
+        wider = min(FACTOR * own.n_memories, most)
+        if self.scope.grows and 2 * wider >= 3 * own.n_memories:
+            yield replace(own, n_memories=wider)
+        yield from (replace(own, noise=noise) for noise in self.scope.noises)
+
+    def follow(self) -> None:
+        """What is around the best lines, and again, until they all have been followed."""
+        done: set[Spec] = set()
+        while front := [own for own in self.lines()[:LINES] if own not in done]:
+            done.update(front)
+            self.run("following the best", [new for own in front for new in self.around(own)])
+
+    def with_unlabeled(self) -> Iterator[Spec]:
+        """Candidates that learn from rows without label, of the best geometries."""
+        sample = self.sample
+        k = self.settings.n_memories or min(sample.rows.n_rows, max(ROWS, sample.n_classes))
+        kinds = dict.fromkeys(own.geometry for own in sorted(self.found, key=self.score))
+        for kind in [own for own in kinds if own != "whitened"][:2] or ["standard"]:
+            yield Spec(kind, k, "joint", unlabeled=True)
+
+    def chosen(self) -> Spec:
         """The best; one that uses all rows, or keeps directions, if it is not clearly worse."""
         return max(self.near(), key=lambda own: (own.unlabeled, own.geometry in self.scope.plain))
 
-    def table(self, chosen: Candidate) -> Iterator[dict[str, Any]]:
+    def table(self, chosen: Spec) -> Iterator[dict[str, Any]]:
         """The trials in plain values, best first."""
         for own, found in sorted(self.found.items(), key=lambda pair: pair[1].mean):
             yield {
@@ -423,166 +407,101 @@ def choose(sample: Sample, settings: Settings, progress: Progress) -> Choice:
     """
     settings = settings.for_rows(sample)
     scope, n_labeled = _Scope.of(sample, settings), int(sample.labeled.sum())
-    some_unknown = n_labeled < sample.rows.n_rows
-    if n_labeled < (FEWEST if some_unknown else 2) * max(2, sample.n_classes):
-        return Choice(_alone(scope, settings.n_memories, sample))  # nothing can be held out
+    few_labels = n_labeled < sample.rows.n_rows and settings.objective == "joint"
+    enough = FEWEST if n_labeled < sample.rows.n_rows else 2
+    if n_labeled < enough * max(2, sample.n_classes):  # nothing can be held out
+        kind = scope.screen[0].geometry
+        few_labels = few_labels and kind != "whitened"
+        width = min(sample.rows.n_rows, ROWS) if few_labels else sample.n_classes
+        width = settings.n_memories or width
+        return Choice(Spec(kind, width, settings.objective, unlabeled=few_labels))
     first = last = _Trials(sample, settings, scope, scope.first, progress)
-    joins, interrupted = some_unknown and scope.objective == "joint", False
+    several, interrupted = len(scope.screen) > 1, False
     try:
-        first.run(
-            "trying geometries" if len(scope.screen) > 1 else "holding rows out", scope.screen
-        )
+        first.run("trying geometries" if several else "holding rows out", scope.screen)
         if settings.search is not None:
-            if scope.whole > 1.2 * scope.first and (scope.grows or len(scope.screen) > 1):
+            if scope.whole > 1.2 * scope.first and (scope.grows or several):
                 last = _Trials(sample, settings, scope, scope.whole, progress)
                 last.run("trying the best on more rows", first.lines())
-            _follow(last, scope)
-        if joins:
-            last.run(
-                "trying rows without label", _with_unlabeled(last, settings.n_memories, sample)
-            )
-        best = last.chosen()
+            last.follow()
+        if few_labels:
+            last.run("trying rows without label", last.with_unlabeled())
     except KeyboardInterrupt:
-        last = last if last.found else first
+        last, interrupted = last if last.found else first, True
         if not last.found:
             raise
-        best, interrupted = last.chosen(), True
+    best = last.chosen()
     table = [*(first.table(best) if last is not first else ()), *last.table(best)]
-    held, expected = None, last.found[best]
-    if expected.folds:
-        places, said = expected.held_out()
-        held = sample.cross_fitted().take(places), said, expected.folds
+    places, said, expected = *last.found[best].held_out(), last.found[best]
+    held = sample.cross_fitted().take(places), said, expected.folds
     return Choice(best, expected.temperature, SearchTable(table), held, interrupted)
 
 
-def _follow(trials: _Trials, scope: _Scope) -> None:
-    """What is around the best lines, and again, until they all have been followed."""
-    most = max(min(LEAST_WIDEST, 2 * trials.fitted // 3), trials.fitted // ROWS_PER_MEMORY)
-    done: set[Candidate] = set()
-    while front := [own for own in trials.lines()[:LINES] if own not in done]:
-        done.update(front)
-        trials.run("following the best", [new for own in front for new in scope.around(own, most)])
-
-
-def _with_unlabeled(trials: _Trials, n_memories: int | None, sample: Sample) -> Iterator[Candidate]:
-    """Candidates that learn from rows without label, of the best geometries."""
-    k = n_memories or min(sample.rows.n_rows, max(ROWS, sample.n_classes))
-    kinds = [own.geometry for own in sorted(trials.found, key=trials.score)]
-    for kind in [own for own in dict.fromkeys(kinds) if own != "whitened"][:2] or ["standard"]:
-        yield Candidate(kind, k, "joint", unlabeled=True)
-
-
-def _alone(scope: _Scope, n_memories: int | None, sample: Sample) -> Candidate:
-    """What is taken if no row can be held out."""
-    kind = scope.kinds[0]
-    unlabeled = scope.objective == "joint" and not bool(sample.labeled.all()) and kind != "whitened"
-    width = min(sample.rows.n_rows, ROWS) if unlabeled else sample.n_classes
-    return Candidate(kind, n_memories or width, scope.objective, unlabeled=unlabeled)
-
-
-class _Trial(NamedTuple):
-    """A candidate on one split, as it goes on from what was trained there."""
-
-    part: Split
-    candidate: Candidate
-    params: Mixture  # after the cycles that are done
-    done: int
-    fitted: Batch
-    held: Batch
-
-    @classmethod
-    def of(cls, part: Split, own: Candidate, settings: Settings, varsigma: float | None) -> _Trial:
-        """varsigma: of the joint likelihood, the same on all splits; None: not known yet."""
-        fitted, held, _ = part.place(own.geometry)
-        if not own.unlabeled and not bool(part.fitted.labeled.all()):
-            fitted = fitted.take(fitted.targets.sum(1) > 0)
-        for done in range(own.cycles, 0, -1):
-            if (before := replace(own, cycles=done)) in part.trained:
-                return cls(part, own, part.trained[before], done, fitted, held)
-        start = part.start(own, fitted)
-        if own.objective == "conditional":
-            params = start_conditional(start, fitted.label_mass(), beta=settings.beta)
-        else:
-            params = start_joint(
-                start, fitted, varsigma=varsigma or settings.varsigma, beta=settings.beta,
-                uniform_weight=settings.uniform_weight,
-            )  # fmt: skip
-        return cls(part, own, params, 0, fitted, held)
-
-
 def evaluate(
-    candidates: Sequence[Candidate], parts: Sequence[Split], settings: Settings,
+    candidates: Sequence[Spec], parts: Sequence[Split], settings: Settings,
     show: Callable[[float, float], None],
-) -> Iterator[tuple[Candidate, Evaluation]]:  # fmt: skip
+) -> Iterator[tuple[Spec, Evaluation]]:  # fmt: skip
     """Each candidate on all splits, as soon as the last of them is done.
 
     show: is told how many trials are done, of how many.
     """
     trials: list[_Trial] = []
-    varsigma: dict[Candidate, float] = {}
-    for own, part in itertools.product(candidates, parts):
-        trials.append(_Trial.of(part, own, settings, varsigma.get(own)))
-        varsigma[own] = trials[-1].params.varsigma
-    weight = np.concatenate([_weights(part.held) for part in parts])
-    found: dict[Candidate, dict[int, tuple[Floats, Fold]]] = {own: {} for own in candidates}
+    varsigma: dict[Spec, float] = {}
+    for spec, part in itertools.product(candidates, parts):
+        trials.append(part.trial(spec, settings, varsigma.get(spec)))
+        varsigma[spec] = trials[-1].params.varsigma
+    weights = [part.held.weight for part in parts]
+    weight = np.concatenate([
+        np.ones(len(part.number)) if each is None else each.double().cpu().numpy()
+        for part, each in zip(parts, weights, strict=True)
+    ])  # fmt: skip
+    found: dict[Spec, dict[int, tuple[Floats, Fold]]] = {spec: {} for spec in candidates}
     done = 0
     for group in _groups(trials):
-        for trial, (losses, votes) in zip(group, _held_out_losses(group, settings), strict=True):
-            several, part = found[trial.candidate], trial.part
-            lost = part.place(trial.candidate.geometry)[2].cpu().numpy()
-            if lost.any():
-                losses[:, lost] = part.chance()[lost]
-            several[part.turn] = losses, Fold(part.number, trial.held, trial.fitted, votes)
+        for trial, told in zip(group, _held_out_losses(group, settings), strict=True):
+            several = found[trial.spec]
+            several[trial.part.turn] = told
             if len(several) == len(parts):
-                all_losses, folds = zip(*(several[k] for k in sorted(several)), strict=True)
-                loss, odd = np.concatenate(all_losses, 1)
-                yield trial.candidate, Evaluation.of(loss, odd, weight, folds)
+                losses, folds = zip(*(several[k] for k in sorted(several)), strict=True)
+                own, odd = np.concatenate(losses, 1)
+                yield trial.spec, Evaluation.of(own, odd, weight, folds)
         done += len(group)
         show(done, len(trials))
 
 
-def _weights(held: Sample) -> Floats:
-    """The weights of held-out rows."""
-    if held.weight is None:
-        return np.ones(held.rows.n_rows)
-    found: Floats = held.weight.double().cpu().numpy()
-    return found
-
-
-def _groups(trials: Sequence[_Trial]) -> list[list[_Trial]]:
+def _groups(trials: Sequence[_Trial]) -> Iterator[list[_Trial]]:
     """Trials of one objective, as many as are trained side by side; large ones of one shape."""
     by_shape: dict[tuple[object, ...], list[_Trial]] = {}
-    for k, trial in enumerate(trials):
-        own, (n_memories, n) = trial.candidate, trial.params.w.shape
-        padded = own.objective == "conditional" and trial.fitted.n_rows * n_memories * n <= PADDED
+    for k, (_, own, params, done, fitted, held) in enumerate(trials):
+        n_memories, n = params.w.shape
+        padded = own.objective == "conditional" and fitted.n_rows * n_memories * n <= PADDED
         key = (
-            own.objective, own.noise, own.cycles, trial.done, trial.fitted.n_rows, trial.held.n_rows, padded,
+            own.objective, own.noise, own.cycles, done, fitted.n_rows, held.n_rows, padded,
             n if own.noise > 0 or not padded else 0, 0 if padded else n_memories,
             k if own.unlabeled else -1,
         )  # fmt: skip
-        by_shape.setdefault(key, []).append(trial)
-    found = []
+        by_shape.setdefault(key, []).append(trials[k])
     for group in by_shape.values():
         widest = max(trial.params.n_memories for trial in group)
         size = max(1, STACKED // (group[0].fitted.n_rows * widest))
-        found += [group[cut : cut + size] for cut in range(0, len(group), size)]
-    return found
+        yield from (group[cut : cut + size] for cut in range(0, len(group), size))
 
 
-def _held_out_losses(group: Sequence[_Trial], settings: Settings) -> list[tuple[Floats, Mixture]]:
+def _held_out_losses(group: Sequence[_Trial], settings: Settings) -> Iterator[tuple[Floats, Fold]]:
     """Train a group of trials and evaluate them: losses (2, held-out rows, temperatures), and votes."""
-    params, rows, held = stacked.stack(
-        [trial.params for trial in group], [trial.fitted for trial in group],
-        [trial.held for trial in group],
-    )  # fmt: skip
-    params, votes = _train(params, rows, group, settings)
-    losses = np.stack(tempered_losses(votes, held))
-    several = losses.reshape(2, len(group), *losses.shape[-2:])
+    parts, specs, starts, _, fitted, held = zip(*group, strict=True)
+    params, rows, unseen = stacked.stack(starts, fitted, held)
+    params, votes = _train(params, rows, group[0], settings)
+    losses = np.stack(tempered_losses(votes, unseen))
+    losses = losses.reshape(2, len(group), *losses.shape[-2:])
     trained, alone = params.unstacked(), votes.unstacked()
-    for own, after in zip(group, trained, strict=True):
-        if own.candidate.objective == "conditional":
-            own.part.trained[own.candidate] = _cut(after, own.params)
-    return [(several[:, k], _cut(alone[k], own.params)) for k, own in enumerate(group)]
+    for k, (part, own, start) in enumerate(zip(parts, specs, starts, strict=True)):
+        if own.objective == "conditional":
+            part.known[own] = _cut(trained[k], start)
+        lost = part.place(own.geometry)[2].cpu().numpy()
+        losses[:, k, lost] = part.chance()[lost]
+        fold = Fold(part.number, held[k], fitted[k], _cut(alone[k], start))
+        yield losses[:, k], fold
 
 
 def _cut(params: Mixture, like: Mixture) -> Mixture:
@@ -593,33 +512,25 @@ def _cut(params: Mixture, like: Mixture) -> Mixture:
 
 
 def _train(
-    params: Mixture, rows: Batch, trials: Sequence[_Trial], settings: Settings
+    params: Mixture, rows: Batch, first: _Trial, settings: Settings
 ) -> tuple[Mixture, Mixture]:
-    """(the parameters, the votes) of one trial, or of several stacked."""
-    first, n_rows = trials[0].candidate, rows.x.shape[-2]
-    learn_beta, generator = settings.beta is None, torch.Generator().manual_seed(0)
+    """(the parameters, the votes) of one trial, or of several stacked, of which one is `first`."""
+    own, beta = first.spec, settings.beta
+    conditional = own.objective == "conditional"
     frequencies = label_frequencies(rows.label_mass(), settings.smoothing)
-    if first.objective == "conditional":
-        adam = settings.adam.resolve(n_rows, learn_beta=learn_beta, device=rows.x.device)
-        for cycle in range(trials[0].done, first.cycles):
-            params = stacked.conditional(
-                params, replace(rows, targets=class_targets(rows.targets, cycle)),
-                *adam.scheduled(n_rows, cycle), noise=first.noise,
-                generator=generator,
-            )  # fmt: skip
-        p = net_class_weights(params, 0.0, frequencies)
-        share = mean_shares(params, p, rows, frequencies)
-        return params, params.with_classes(p, frequencies, share)
-    if first.unlabeled:  # the weights of memories are held, as in the training of the model
-        data = ArrayDataset(rows)
-        settled = few_labels.fit_unlabeled_start(
-            params, data, learn_beta=learn_beta, generator=generator
-        )
-        steps = FixedPoint(None, learn_beta=learn_beta, learn_weights=False)
-        result = fit(settled.params, data, steps, max_iter=EXACT_STEPS)
-        params, counts = result.params, steps.label_counts(result.state, n_rows)
+    if conditional or own.unlabeled:
+        run = train(
+            ArrayDataset(rows.filled() if conditional else rows), own, beta=beta,
+            solver=settings.adam if conditional else FixedPoint(None), start=params,
+            done=first.done, generator=torch.Generator().manual_seed(0),
+        )  # fmt: skip
+        if run.status == "interrupted":
+            raise KeyboardInterrupt
+        params, counts = run.params, run.counts
     else:
-        params = stacked.joint(params, rows, learn_beta=learn_beta, max_iter=EXACT_STEPS)
-        counts = params.p * n_rows
-    p = net_class_weights(params, settings.smoothing, frequencies, counts)
-    return params, params.with_classes(p, frequencies)
+        params = stacked.joint(params, rows, learn_beta=beta is None, max_iter=EXACT_STEPS)
+        counts = params.p * rows.n_rows
+    smoothing = 0.0 if conditional else settings.smoothing
+    p = net_class_weights(params, smoothing, frequencies, counts)
+    share = mean_shares(params, p, rows, frequencies) if conditional else None
+    return params, params.with_classes(p, frequencies, share)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -26,7 +26,6 @@ from mnemosphere.estimators.setup import (
 )
 from mnemosphere.fitted.model import FittedModel, HeldOut
 from mnemosphere.geometry import Geometry
-from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.copies import merge_duplicates
 from mnemosphere.model.mixture import Mixture
@@ -43,12 +42,10 @@ from mnemosphere.model.soft_labels import (
 )
 from mnemosphere.rows.rows import sort_and_merge_duplicates
 from mnemosphere.training import stacked
-from mnemosphere.training.adam import Adam
-from mnemosphere.training.conditional import fit_conditional
 from mnemosphere.training.dataset import ArrayDataset
 from mnemosphere.training.distributed import current
-from mnemosphere.training.joint import fit_joint
 from mnemosphere.training.sgd import SGD
+from mnemosphere.training.train import train as train_spec
 
 HELD_OUT_FROM = 20_000  # of so many rows, some are kept from training for the temperature
 _MOST_KEPT, _MOST_NUMBERS = 2000, 1 << 20  # held-out rows that a model keeps
@@ -84,19 +81,17 @@ def prepare(inputs: FitInputs) -> Prepared:
         chosen: Choice = current().on_rank0(
             partial(choice.choose, sample, settings, inputs.progress)
         )
-    candidate = chosen.candidate
-    if settings.n_memories is None and candidate.n_memories > stored.n_rows:
-        candidate = replace(candidate, n_memories=stored.n_rows)  # of distinct rows
-        chosen = replace(chosen, candidate=candidate)
+    spec = chosen.spec
+    if settings.n_memories is None and spec.n_memories > stored.n_rows:
+        spec = replace(spec, n_memories=stored.n_rows)  # of distinct rows
+        chosen = replace(chosen, spec=spec)
     sample = Sample(*distinct, torch.float32) if few_kinds else sample
     if stored.levels:
         sample, given = sample.cross_fitted(), sample.odds.of_others(given)
     sample = replace(sample, dtype=dtype)
-    if not candidate.unlabeled and not bool(sample.labeled.all()):
+    if not spec.unlabeled and not bool(sample.labeled.all()):
         sample = sample.take(sample.labeled.nonzero()[:, 0])
-    dataset, geometry = place(
-        inputs, candidate.geometry, sample, given, unlabeled=candidate.unlabeled
-    )
+    dataset, geometry = place(inputs, spec.geometry, sample, given, unlabeled=spec.unlabeled)
     if few_kinds:  # held-out rows are copies of its rows, not these
         dataset = replace(dataset, number=None)
     return Prepared(dataset, geometry, chosen)
@@ -105,34 +100,23 @@ def prepare(inputs: FitInputs) -> Prepared:
 def train(inputs: FitInputs) -> FittedModel:
     """Choose, then train what was chosen."""
     settings, (dataset, geometry, chosen) = inputs.settings, prepare(inputs)
-    candidate, temperature, whole = chosen.candidate, chosen.temperature, dataset
+    spec, temperature, whole = chosen.spec, chosen.temperature, dataset
     generator = torch.Generator().manual_seed(inputs.seed)
     held: ArrayDataset | None = None
     if dataset.n_rows > HELD_OUT_FROM and not dataset.has_unlabeled():
         dataset, held = dataset.split(choice.HELD / dataset.n_rows, generator=generator)
-    given: dict[str, Any] = {
-        "beta": settings.beta, "max_iter": settings.max_iter, "generator": generator,
-        "callbacks": inputs.callbacks,
-    }  # fmt: skip
     mass = dataset.label_mass()
     known = label_frequencies(mass, settings.smoothing)
     frequencies = label_frequencies(mass + dataset.mass_set_aside, settings.smoothing)
-    joint = candidate.objective == "joint"
-    if joint or isinstance(settings.solver, SGD):
-        run, counts = fit_joint(
-            dataset, candidate.n_memories,
-            solver=None if isinstance(settings.solver, Adam) else settings.solver,
-            rule=objectives.BY_NAME[candidate.objective], growth=settings.growth,
-            unlabeled=candidate.unlabeled, varsigma=settings.varsigma,
-            uniform_weight=settings.uniform_weight, **given,
-        )  # fmt: skip
-        p = net_class_weights(run.params, settings.smoothing, frequencies, counts)
-    else:
-        run = fit_conditional(
-            dataset, candidate.n_memories, solver=settings.adam, noise=candidate.noise,
-            cycles=candidate.cycles, **given,
-        )  # fmt: skip
-        p = net_class_weights(run.params, 0.0, frequencies)
+    joint = spec.objective == "joint"
+    run = train_spec(
+        dataset, spec, solver=settings.solver, growth=settings.growth, varsigma=settings.varsigma,
+        beta=settings.beta, uniform_weight=settings.uniform_weight, max_iter=settings.max_iter,
+        generator=generator, callbacks=inputs.callbacks,
+    )  # fmt: skip
+    targets_of_their_own = not joint and not isinstance(settings.solver, SGD)
+    smoothing = 0.0 if targets_of_their_own else settings.smoothing
+    p = net_class_weights(run.params, smoothing, frequencies, run.counts)
     params, share, seen = run.params, None, dataset.sample(MEAN_OF, generator=generator)
     if run.lineage is None:
         params, p = merge_duplicates(params, p)
@@ -175,7 +159,7 @@ def train(inputs: FitInputs) -> FittedModel:
         kept = _held_out(votes, found, number, own, said[placed], strange[placed])
     return as_model(
         "classifier", inputs, geometry, votes, density, run, n_rows=whole.n_rows,
-        trials=chosen.trials, is_cut_short=chosen.interrupted, objective=candidate.objective,
+        trials=chosen.trials, is_cut_short=chosen.interrupted, objective=spec.objective,
         label_mass=whole.label_mass().cpu(), held=kept,
     )  # fmt: skip
 

@@ -27,7 +27,6 @@ from mnemosphere.fitted.model import FittedModel, Floats, as_numpy, like
 from mnemosphere.geometry import KINDS
 from mnemosphere.interpret.classes import mapped_columns
 from mnemosphere.interpret.rejection import renewed
-from mnemosphere.model import objectives
 from mnemosphere.model.one_pass import operands
 from mnemosphere.rows.batches import Dataset
 from mnemosphere.rows.columns import MIN_FREQUENCY
@@ -185,7 +184,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
 
     _parameter_constraints: ClassVar[dict[str, Any]] = ROW_CONSTRAINTS | {
         "n_memories": [COUNT, StrOptions({"auto"})],
-        "objective": [StrOptions({"auto", *objectives.BY_NAME})],
+        "objective": [StrOptions({"auto", "joint", "conditional"})],
         "varsigma": [Interval(Real, 0, 1, closed="right"), StrOptions({"auto"})],
         "geometry": [StrOptions({"auto"}), Options(str, KINDS.keys())],
         "solver": [StrOptions({"auto", *SOLVERS}), FixedPoint, SGD, Adam],

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mnemosphere.estimators.choice import SearchTable, directed, spreads
+from mnemosphere.estimators.choice import directed, spreads
 from mnemosphere.estimators.inputs import FitInputs
-from mnemosphere.estimators.progress import Progress
+from mnemosphere.estimators.progress import Progress, SearchTable
 from mnemosphere.estimators.settings import Sample, Settings
 from mnemosphere.estimators.setup import (
     as_model,
@@ -35,9 +35,11 @@ from mnemosphere.training.dataset import ArrayDataset
 from mnemosphere.training.distributed import current
 from mnemosphere.training.fit import fit, validate
 from mnemosphere.training.fixed_point import FixedPoint
-from mnemosphere.training.joint import fit_joint
+from mnemosphere.training.joint import start_joint
 from mnemosphere.training.sgd import SGD
 from mnemosphere.training.solver import Solver
+from mnemosphere.training.train import Spec
+from mnemosphere.training.train import train as train_spec
 
 _DOMINANT = 0.75  # share of the variance of one feature that decides all directions
 _EACH, _MOST_EACH = 4, 100  # memories of a cluster of any shape, of all together
@@ -164,14 +166,18 @@ def _memories(
         fill_neutrally(some.x), n_memories, weight=some.sample_weight, generator=generator,
         restarts=max(1, min(10, _STARTS // n_memories)), start=start,
     ).centers  # fmt: skip
+    params = start_joint(
+        Start(w), some, varsigma=settings.varsigma, beta=settings.beta,
+        uniform_weight=(settings.uniform_weight or 0.0) * n_memories / width,
+        mass=dataset.label_mass(),
+    )  # fmt: skip
     passes = _PASSES[solver.rows_per_step is not None]
     passes = _SGD_PASSES if isinstance(solver, SGD) else passes
-    return fit_joint(
-        dataset, width, solver=solver, rule=objectives.marginal, growth=growth,
-        varsigma=settings.varsigma, beta=settings.beta, uniform_weight=settings.uniform_weight or 0.0,
-        max_iter=settings.max_iter or passes, start=(Start(w), some), generator=generator,
-        callbacks=inputs.callbacks,
-    )[0]  # fmt: skip
+    return train_spec(
+        dataset, Spec(chosen.geometry, width, "marginal"), solver=solver, growth=growth,
+        beta=settings.beta, max_iter=settings.max_iter or passes, start=params,
+        generator=generator, callbacks=inputs.callbacks,
+    )  # fmt: skip
 
 
 def _classes(

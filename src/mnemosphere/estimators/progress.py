@@ -1,4 +1,4 @@
-"""Progress on standard error: a line that is drawn again and again on a terminal, lines elsewhere.
+"""What a search has tried, and progress on standard error: a line that is drawn again and again on a terminal, lines elsewhere.
 
 Nothing is shown in the first second: quick fits stay silent.
 """
@@ -10,12 +10,21 @@ import shutil
 import sys
 import time
 from contextlib import AbstractContextManager
+from typing import Any
 
+from mnemosphere.base.text import Shown, Table
 from mnemosphere.training.callbacks import Callback, Run
 from mnemosphere.training.distributed import current
 
 _SILENT = 1.0  # seconds before anything is shown
 _BETWEEN = {True: 0.1, False: 10.0}  # seconds between two lines of one stage, on a terminal or not
+# Columns of a printed table.
+_COLUMNS = {
+    "geometry": "geometry", "n_clusters": "clusters", "n_memories": "memories",
+    "objective": "objective", "noise": "noise", "cycles": "cycles", "unlabeled": "unlabeled rows",
+    "log_loss": "held-out log-loss", "error": "±", "silhouette": "silhouette",
+    "excess": "over one cloud", "chosen": "chosen",
+}  # fmt: skip
 
 
 class Progress(Callback, AbstractContextManager["Progress"]):
@@ -54,3 +63,21 @@ class Progress(Callback, AbstractContextManager["Progress"]):
     def on_pass(self, run: Run) -> None:
         """Show the figures of the pass."""
         self.on_batch(run, 0.0)
+
+
+class SearchTable(Shown, list[dict[str, Any]]):
+    """The trials of a search; prints as a table of those on most rows, best first."""
+
+    def parts(self, width: int, most: int | None = None) -> list[str | Table]:
+        """The table; columns that say nothing are left out."""
+        last = [t for t in self if t.get("rows") == self[-1].get("rows")]
+        last.sort(key=lambda t: float(t.get("log_loss", -t.get("silhouette", 0.0))))
+        shown = [name for name in _COLUMNS if any(t.get(name) for t in last)]
+        lines = [{_COLUMNS[name]: _cell(trial.get(name)) for name in shown} for trial in last]
+        return [lines if lines else "no search"]
+
+
+def _cell(value: Any) -> str:
+    """Yes or nothing, up to four decimals, or as it is."""
+    value = "yes" * value if isinstance(value, bool) else value
+    return f"{round(value, 4):g}" if isinstance(value, float) else str(value or "")

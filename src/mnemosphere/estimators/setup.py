@@ -11,9 +11,9 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from mnemosphere.base.warnings import warn_user
-from mnemosphere.estimators.choice import SearchTable
 from mnemosphere.estimators.from_files import over_files
 from mnemosphere.estimators.inputs import FitInputs
+from mnemosphere.estimators.progress import SearchTable
 from mnemosphere.estimators.settings import Sample
 from mnemosphere.fitted.exemplars import called_rows, find_exemplars
 from mnemosphere.fitted.model import FittedModel, Record

@@ -90,7 +90,7 @@ def _begin(inputs: FitInputs) -> tuple[FittedModel, Batch]:
     """(a model whose memories start on the first batch, the batch on the sphere)."""
     settings, (dataset, geometry, choice) = inputs.settings, prepare(inputs)
     start = start_memories(
-        dataset.rows, choice.candidate.n_memories, own_labels=True,
+        dataset.rows, choice.spec.n_memories, own_labels=True,
         generator=torch.Generator().manual_seed(inputs.seed),
     )  # fmt: skip
     params = start_joint(

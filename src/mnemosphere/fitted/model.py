@@ -253,7 +253,7 @@ class FittedModel:
     calibration: Calibration | None = None
     held: HeldOut | None = None
     smoothing: float = 0.0
-    objective: str = "joint"  # one of objectives.BY_NAME
+    objective: str = "joint"  # or "conditional"
     learns_beta: bool = True
     learns_weights: bool = False
     label_mass: Tensor | None = None

@@ -130,8 +130,7 @@ class Unsupervised(LabelRule):
 joint = JointConditional(0.0)
 conditional = JointConditional(1.0)
 marginal = Marginal()
-# What `objective=` of a classifier may name.
-BY_NAME: dict[str, LabelRule] = {"joint": joint, "conditional": conditional}
+BY_NAME: dict[str, LabelRule] = {"joint": joint, "conditional": conditional, "marginal": marginal}
 
 
 def soft_labels(

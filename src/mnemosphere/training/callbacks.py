@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import torch
+from torch import Tensor
 
 from mnemosphere.model.mixture import Mixture
 from mnemosphere.training.lineage import Lineage
@@ -52,6 +53,9 @@ class Run:
     best: Mixture | None = None  # by validation loss
     lineage: Lineage | None = None  # the tree of splits
     splits: tuple[SplitRecord, ...] = ()
+    counts: Tensor | None = (
+        None  # (P+1, C+1) label weights of the rows that each component answers for
+    )
     learns_weights: bool = False  # whether the weights of memories were learned, or held
 
     @property

@@ -41,7 +41,8 @@ def fit(
     and stores.
     """
     group, own = current(), start if isinstance(start, Run) else Run(start, solver.start(start))
-    _check(own.params, dataset, solver, rule, max_iter, validation)
+    if own.params.w.ndim == 2:  # a stack is of rows that were checked
+        _check(own.params, dataset, solver, rule, max_iter, validation)
     watchers = callbacks if group.first else ()
     generator = torch.Generator().manual_seed(0) if generator is None else generator
     run = Run(own.params, own.state, generator, max_iter)
@@ -63,7 +64,7 @@ def fit(
             if validation is not None and group.first:
                 loss = validate(run.params, validation, rule)
             record = PassRecord(
-                run.n_iter + 1, steps.mean_loss(), loss, float(run.params.beta), steps.residual,
+                run.n_iter + 1, steps.mean_loss(), loss, float(run.params.beta.mean()), steps.residual,
                 run.params.n_memories, time.perf_counter() - began,
             )  # fmt: skip
             if not math.isfinite(record.loss):

@@ -14,10 +14,7 @@ from mnemosphere.model.batch import Batch
 from mnemosphere.model.m_step import fit_class_weights_free_prior, move_memories
 from mnemosphere.model.mixture import Mixture
 from mnemosphere.model.one_pass import accumulate
-from mnemosphere.training.adam import Adam
-from mnemosphere.training.dataset import ArrayDataset
 from mnemosphere.training.joint import EXACT_STEPS, start_joint, start_memories
-from mnemosphere.training.steps import steps_for
 
 # Few memories, trained to distinguish classes, do not describe the rows: a density has one for so
 # many of them, and at most so many.
@@ -71,23 +68,3 @@ def joint(params: Mixture, rows: Batch, *, learn_beta: bool, max_iter: int) -> M
         params = move_memories(params, stats.w_bar, stats.p_bar, learn_beta=learn_beta, exact=False)
         params = fit_class_weights_free_prior(params, stats.p_bar)
     return params
-
-
-def conditional(
-    params: Mixture,
-    rows: Batch,
-    solver: Adam,
-    passes: int,
-    *,
-    noise: float = 0.0,
-    generator: torch.Generator,
-) -> Mixture:
-    """The steps of `solver`, as scheduled, by the conditional likelihood, on all problems at once."""
-    dataset = ArrayDataset(rows.filled())
-    solver = replace(solver, noise=noise)
-    kind = steps_for(params, dataset, solver)
-    steps = kind(params, solver.start(params), solver, objectives.conditional)
-    for _ in range(passes):
-        for _ in steps.one_pass(dataset, generator):
-            pass
-    return steps.read()[0]
