@@ -106,14 +106,6 @@ def test_weights_over_shares_are_those_of_the_log_joint(name):
         assert_close(found, wanted, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("value", [-0.1, 1.1, float("nan")])
-def test_weights_out_of_range_are_refused(value):
-    with pytest.raises(ValueError, match=r"must lie in \[0, 1\], got"):
-        JointConditional(value)
-    with pytest.raises(ValueError, match=r"smoothing must lie in \[0, 1\], got"):
-        Unsupervised(value)
-
-
 def test_soft_labels():
     q = soft_labels(torch.tensor([1, -1, 0]), 2, 0.3, dtype=torch.float64)
     expected = torch.tensor([[0.1, 0.8, 0.1], [0, 0, 0], [0.8, 0.1, 0.1]], dtype=torch.float64)

@@ -11,7 +11,7 @@ from mnemosphere.model.mixture import from_memories
 BROKEN = {
     "off the sphere": (lambda a: a.replace(w=a.w * 1.01), "row 0 of memories has norm 1.01"),
     "vector w": (lambda a: a.replace(w=a.w[0]), r"\(P, N >= 2\) matrix, got \(7,\)"),
-    "p transposed": (lambda a: a.replace(p=a.p.T), r"\(P\+1, C\+1\) = \(6, 4\)"),
+    "p transposed": (lambda a: a.replace(p=a.p.T), r"\(P\+1, C\+1\) = \(6, C\+1\), got \(4, 6\)"),
     "dtype": (lambda a: a.replace(p_q=a.p_q.float()), "share one dtype and device"),
     "half": (lambda a: a.to(dtype=torch.float16), "float32 or float64"),
     "beta NaN": (lambda a: a.replace(beta=a.beta * math.nan), "beta must be one finite positive"),

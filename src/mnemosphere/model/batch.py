@@ -31,9 +31,14 @@ class Batch:
     @property
     def total_weight(self) -> float:
         """Summed sample weight: the number of rows where they all weigh 1."""
-        if self.sample_weight is None:
-            return float(self.n_rows)
-        return float(self.sample_weight.double().sum())
+        return float(self.weights.double().sum())
+
+    @property
+    def weights(self) -> Tensor:
+        """Sample weights (B,), 1 where none are given."""
+        return (
+            self.x.new_ones(self.x.shape[:-1]) if self.sample_weight is None else self.sample_weight
+        )
 
     def take(self, rows: Tensor | slice | tuple[slice, Tensor]) -> Self:
         """A part of the rows."""
@@ -80,15 +85,18 @@ class Batch:
 
     def mean(self, values: Tensor) -> float:
         """Mean of one value per row, by sample weight, in float64."""
-        if self.sample_weight is None:
-            return float(values.double().mean())
-        weight = self.sample_weight.double()
+        weight = self.weights.double()
         return float((values.double() * weight).sum() / weight.sum())
 
     def check(self, params: Mixture) -> Self:
         """Return self; raise ValueError unless the rows fit the parameters."""
-        check_rows(params, self.x)
-        weight, n_rows = self.sample_weight, self.n_rows
+        x, weight, n_rows = self.x, self.sample_weight, self.n_rows
+        if x.ndim != 2 or x.shape[1] != params.n_features:
+            wanted = f"(B, {params.n_features})"
+            raise ValueError(f"x must be {wanted} to match the memories, got {tuple(x.shape)}")
+        _check_kind(params, "x", x)
+        # A row with gaps has some norm below 1.
+        sphere.check(x[~x.isnan().any(1)] if self.has_gaps else x, "x")
         if n_rows == 0:
             raise ValueError("x has no rows: pass at least one")
         shapes = {"targets": (n_rows, params.n_columns), "sample_weight": (n_rows,)}
@@ -114,17 +122,6 @@ def take_rows(values: Tensor, rows: Tensor | slice | tuple[slice, Tensor]) -> Te
     if isinstance(own, Tensor) and own.dtype == torch.long:
         return values.index_select(axis, own)
     return values[rows]
-
-
-def check_rows(params: Mixture, x: Tensor) -> None:
-    """Raise ValueError unless x is a (B, N) matrix of unit rows that fits the parameters."""
-    if x.ndim != 2 or x.shape[1] != params.n_features:
-        raise ValueError(
-            f"x must be (B, {params.n_features}) to match the memories, got {tuple(x.shape)}"
-        )
-    _check_kind(params, "x", x)
-    # A row with gaps has some norm below 1.
-    sphere.check(x[~x.isnan().any(1)] if has_gaps(x) else x, "x")
 
 
 def _check_kind(params: Mixture, name: str, tensor: Tensor) -> None:

@@ -88,11 +88,6 @@ class Certificate(Shown):
         """Number of memories of each kind, dict."""
         return {kind: self.kinds.count(kind) for kind in get_args(Kind)}
 
-    @property
-    def at_rest(self) -> bool:
-        """Whether every residual is within tol, including that of the uniform component, bool."""
-        return float(self.residual.largest) <= self.tol
-
     def parts(self, width: int, most: int | None = None) -> list[str | Table]:
         """Totals, and the memories of lowest β_split."""
         after = f" after {self.n_iter} exact passes of a copy" if self.n_iter else ""
@@ -114,13 +109,9 @@ class Certificate(Shown):
 
 
 def residual(
-    params: Mixture,
-    stats: Statistics,
-    rule: LabelRule = objectives.joint,
-    *,
-    learn_beta: bool = True,
-    hold_weights: bool = True,
-) -> Residual:
+    params: Mixture, stats: Statistics, rule: LabelRule = objectives.joint, *,
+    learn_beta: bool = True, hold_weights: bool = True,
+) -> Residual:  # fmt: skip
     """Residual of Eq. (stationarity), read from the statistics of all rows, in float64.
 
     It is how far `m_step.maximize_bound` moves the parameters. A rule whose label weights can
@@ -193,14 +184,6 @@ def certify(
         for saddle, minimum in zip(rests & above, rests & below, strict=True)
     ]
     return Certificate(
-        residual=moved,
-        mass=shared.mass[1:],
-        lambda_min=found.lambda_min,
-        beta_split=found.beta_split,
-        direction=found.direction,
-        beta_eff=float(beta_eff),
-        tol=tol,
-        kinds=tuple(kinds),
-        params=params,
-        n_iter=n_iter,
-    )
+        moved, shared.mass[1:], found.lambda_min, found.beta_split, found.direction,
+        float(beta_eff), tol, tuple(kinds), params, n_iter,
+    )  # fmt: skip

@@ -37,12 +37,7 @@ def duplicate(params: Mixture, which: Tensor) -> Mixture:
     )
 
 
-def split(
-    params: Mixture,
-    which: Tensor,
-    direction: Tensor,
-    delta: float,
-) -> Mixture:
+def split(params: Mixture, which: Tensor, direction: Tensor, delta: float) -> Mixture:
     """Duplicate the memories in `which` and move the pair to w ± δu on the sphere.
 
     direction (P, N): u, a tangent vector for every memory of `params` (App. splitting).

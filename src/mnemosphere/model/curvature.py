@@ -54,14 +54,9 @@ class Curvature:
 
 
 def nearest(
-    params: Mixture,
-    batch: Batch,
-    rule: LabelRule = objectives.joint,
-    *,
-    generator: torch.Generator | None = None,
-    strongest: int = 192,
-    steps: int = 8,
-) -> Curvature:
+    params: Mixture, batch: Batch, rule: LabelRule = objectives.joint, *,
+    generator: torch.Generator | None = None, strongest: int = 192, steps: int = 8,
+) -> Curvature:  # fmt: skip
     """Curvature on the rows that matter to each memory.
 
     Few memories answer for each row, so few rows make up T_μ. In half a pass each memory keeps the
@@ -98,15 +93,10 @@ def nearest(
 
 
 def krylov(
-    params: Mixture,
-    batch: Batch,
-    rule: LabelRule = objectives.joint,
-    *,
-    generator: torch.Generator | None = None,
-    steps: int = 6,
-    tol: float = 1e-3,
+    params: Mixture, batch: Batch, rule: LabelRule = objectives.joint, *,
+    generator: torch.Generator | None = None, steps: int = 6, tol: float = 1e-3,
     max_cycles: int = 20,
-) -> Curvature:
+) -> Curvature:  # fmt: skip
     """Curvature on all rows, restarted until every residual is below `tol` relative.
 
     Starts from the directions of `nearest`. One product is three matrix products over all rows,

@@ -16,7 +16,6 @@ from mnemosphere.numerics.bessel import inverse_mean_resultant
 PROBE_ROWS = 2048
 _LEAST_OF_CLASS = 5  # memories of a class before others have more in proportion
 _ROWS_OF_A_MEAN = 32  # enough for a start
-_AT_ONCE = 1 << 15  # rows × memories of several classes
 
 
 class Start(NamedTuple):
@@ -63,60 +62,34 @@ def within_classes(
     present = sorted((y for y, own in enumerate(rows) if len(own)), key=lambda y: int(rows[y][0]))
     if n_memories < len(present) or not present:
         some = order[: _ROWS_OF_A_MEAN * n_memories]
-        every = _Part(some, torch.ones_like(some, dtype=x.dtype), n_memories)
-        w, labels = _within_parts(x, targets, [every], generator, steps)
+        weight = torch.ones_like(some, dtype=x.dtype)[:, None]
+        w, labels = _means(x[some], targets[some], weight, n_memories, generator, steps)
         return Start(w, labels, label_shares(labels))
-    mass = share.sum(0)[present].tolist()
+    mass, found = share.sum(0)[present].tolist(), []
     ks = _per_class([len(rows[y]) for y in present], mass, n_memories)
-    parts = []
     for y, k in zip(present, ks, strict=True):
         own = order[rows[y][: _ROWS_OF_A_MEAN * k]]
-        parts.append(_Part(own, share[own, y], k))
-    # Some classes at once: small steps cost more calls than products, large ones more products.
-    cost = sum(len(part.rows) for part in parts) * n_memories
-    at_once = max(1, round(len(parts) * min(1.0, (_AT_ONCE / cost) ** 0.5)))
-    groups = (parts[first : first + at_once] for first in range(0, len(parts), at_once))
-    found = [_within_parts(x, targets, some, generator, steps) for some in groups]
+        found.append(_means(x[own], targets[own], share[own, y, None], k, generator, steps))
     w, labels = map(torch.cat, zip(*found, strict=True))
     column = [y for y, k in zip(present, ks, strict=True) for _ in range(k)]
     classes = torch.nn.functional.one_hot(torch.tensor(column), share.shape[1])[:, :-1]
     return Start(w, labels, classes.to(x))
 
 
-class _Part(NamedTuple):
-    """The rows of a class."""
-
-    rows: Tensor  # (m,) their numbers
-    weight: Tensor  # (m,)
-    k: int  # its memories
-
-
-def _within_parts(
-    x: Tensor, q: Tensor, parts: list[_Part], generator: torch.Generator, steps: int
+def _means(
+    x: Tensor, q: Tensor, weight: Tensor, k: int, generator: torch.Generator, steps: int
 ) -> tuple[Tensor, Tensor]:
-    """K-means within each part: (w (P, N), their mean labels (P, C+1)).
+    """K-means of the rows of a class, weight (n, 1): (w (k, N), their mean labels (k, C+1)).
 
-    From the first rows of each part, moved to the mean of all; by products of all rows with all memories.
+    From the first rows, moved to the mean of all.
     """
-    ks, sizes = [part.k for part in parts], [len(part.rows) for part in parts]
-    part_of = torch.arange(len(parts), device=x.device)
-    of_row, of_memory = (part_of.repeat_interleave(part_of.new_tensor(n)) for n in (sizes, ks))
-    same = of_row[:, None] == of_memory  # (n, P)
-    rows = torch.cat([part.rows for part in parts])
-    weight = torch.cat([part.weight for part in parts])[:, None]
-    x, q = x[rows], q[rows]
-    first = torch.cat([
-        from_data(own, k, generator=generator, order=torch.arange(len(own), device=x.device))
-        for own, k in zip(torch.split(x, sizes), ks, strict=True)
-    ])  # fmt: skip
-    dealt = weight * same
-    w = directions(first + dealt.T @ x / dealt.sum(0)[:, None], first)
+    first = from_data(x, k, generator=generator, order=torch.arange(len(x), device=x.device))
+    w, dealt = directions(first + weight.T @ x / weight.sum(), first), weight
     for _ in range(1 + steps):
-        w, dealt = step(x, w, weight, same)
+        w, dealt = step(x, w, weight)
     mass = dealt.sum(0)[:, None]
-    # A memory without rows has the labels of its part.
-    every = same.to(q).T @ q / same.sum(0)[:, None]
-    return w, torch.where(mass > 0, dealt.T @ q / torch.where(mass > 0, mass, 1.0), every)
+    # A memory without rows has the labels of its class.
+    return w, torch.where(mass > 0, dealt.T @ q / torch.where(mass > 0, mass, 1.0), q.mean(0))
 
 
 def _per_class(count: list[int], mass: list[float], n_memories: int) -> list[int]:

@@ -18,16 +18,12 @@ class Partition(NamedTuple):
     centers: Tensor  # (k, N) unit vectors
 
 
-def step(
-    x: Tensor, w: Tensor, weight: Tensor, among: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
+def step(x: Tensor, w: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
     """One step of Lloyd's: (directions of the rows nearest to each center w (k, N), these weights (n, k)).
 
-    x: (n, N); weight: (n, 1); among (n, k): the centers that a row may have. A center without rows stays.
+    x: (n, N); weight: (n, 1). A center without rows stays.
     """
     overlap = x @ w.T.contiguous()  # else slow
-    if among is not None:
-        overlap.masked_fill_(~among, -torch.inf)
     nearest = overlap.max(1, keepdim=True).indices  # quicker than argmax
     dealt = torch.zeros_like(overlap).scatter_(1, nearest, weight)
     return directions(dealt.T @ x, w), dealt
@@ -41,15 +37,9 @@ def directions(x: Tensor, otherwise: Tensor) -> Tensor:
 
 
 def spherical_kmeans(
-    x: Tensor,
-    k: int,
-    *,
-    generator: torch.Generator | None = None,
-    weight: Tensor | None = None,
-    restarts: int = 10,
-    max_iter: int = 50,
-    start: Tensor | None = None,
-) -> Partition:
+    x: Tensor, k: int, *, generator: torch.Generator | None = None, weight: Tensor | None = None,
+    restarts: int = 10, max_iter: int = 50, start: Tensor | None = None,
+) -> Partition:  # fmt: skip
     """The best of several local maxima of Σ_b weight_b max_c ⟨x_b, c⟩ over k unit vectors.
 
     x: (n, N) unit rows, n ≥ k. Starts are spread out, as k-means++ draws them. No center is left without

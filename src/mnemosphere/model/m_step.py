@@ -15,7 +15,7 @@ from torch import Tensor
 
 from mnemosphere.model.mixture import Mixture
 from mnemosphere.numerics import polytope, sphere
-from mnemosphere.numerics.bessel import inverse_mean_resultant, log_omega_ratio, mean_resultant
+from mnemosphere.numerics.bessel import inverse_mean_resultant, mean_resultant
 
 # β stays finite where every row lies on its memory (ς = 1), and positive where none pulls.
 _LEAST_RESULTANT = 1e-9
@@ -55,11 +55,9 @@ def maximize_bound(
     uniform component's and the class prior held: see `fit_class_weights_free_prior`.
     """
     params = move_memories(params, w_bar, p_bar, learn_beta=learn_beta)
-    return (
-        class_weights(params, p_bar)[0]
-        if hold_weights
-        else fit_class_weights_free_prior(params, p_bar)
-    )
+    if hold_weights:
+        return class_weights(params, p_bar)[0]
+    return fit_class_weights_free_prior(params, p_bar)
 
 
 def move_memories(
@@ -151,11 +149,9 @@ def bound(params: Mixture, w_bar: Tensor, p_bar: Tensor) -> Tensor:
     Σ p̄ log p + ςβ Σ_μ⟨w̄^μ, w^μ⟩ − log(Ω_N(β)/Ω_N(0)) Σ_μ mass. Where it is no lower than at the
     parameters at which the statistics of all rows were taken, the loss is no higher.
     """
-    w, p, beta = params.w.double(), params.p.double(), params.beta.double()
-    p_bar = p_bar.double()
-    pull = params.varsigma * beta * (w_bar.double() * w).sum()
-    push = log_omega_ratio(beta, params.n_features) * p_bar[1:].sum()
-    return torch.xlogy(p_bar, p).sum() + pull - push
+    params, w_bar, p_bar = params.to(dtype=torch.float64), w_bar.double(), p_bar.double()
+    pull = params.slope * (w_bar * params.w).sum() - params.offset * p_bar[1:].sum()
+    return torch.xlogy(p_bar, params.p).sum() + pull
 
 
 def displacement(old: Mixture, new: Mixture) -> Residual:

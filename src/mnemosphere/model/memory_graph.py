@@ -68,7 +68,7 @@ def share_graph(w: Tensor, batch: Batch) -> Graph:
     labels = w.new_zeros(w.shape[0], batch.targets.shape[1], dtype=torch.float64)
     for part in map(batch.take, chunks(batch.n_rows, w.shape[0], w.device)):
         r = (kappa * (part.x @ w.T)).softmax(1)  # (B, P)
-        weighted = r if part.sample_weight is None else r * part.sample_weight[:, None]
+        weighted = r * part.weights[:, None]
         edges += weighted.T @ r  # (P, B) (B, P)
         labels += weighted.T @ part.targets  # (P, B) (B, C+1)
     return Graph(edges, labels)

@@ -124,22 +124,17 @@ class Mixture:
         """Each of several along a leading axis; one as it is."""
         if self.w.ndim == 2:
             return [self]
-        found = []
-        for k in range(len(self.w)):
-            own: dict[str, Any] = {name: t[k] for name, t in self.tensors().items()}
-            found.append(self.replace(**own | {"varsigma": float(own["varsigma"])}))
-        return found
+        parts = zip(*self.tensors().values(), strict=True)
+        each = [self.replace(**dict(zip(self.tensors(), own, strict=True))) for own in parts]
+        return [one.replace(varsigma=float(one.varsigma)) for one in each]
 
     def check(self) -> Self:
         """Raise ValueError unless the parameters are usable; return self."""
         if self.w.ndim != 2 or self.w.shape[1] < 2 or self.w.shape[0] < 1:
             raise ValueError(f"memories must form a (P, N >= 2) matrix, got {tuple(self.w.shape)}")
-        shape = (self.n_memories + 1, self.p_q.numel())
-        if self.p.shape != shape or self.p_h.shape != shape[:1] or self.p_q.ndim != 1:
-            raise ValueError(
-                f"class weights must be (P+1, C+1) = {shape} with p_h (P+1,) and p_q (C+1,), got "
-                f"p {tuple(self.p.shape)}, p_h {tuple(self.p_h.shape)}, p_q {tuple(self.p_q.shape)}"
-            )
+        if self.p.ndim != 2 or len(self.p) != self.n_memories + 1:
+            shape, got = f"({self.n_memories + 1}, C+1)", tuple(self.p.shape)
+            raise ValueError(f"class weights must be (P+1, C+1) = {shape}, got {got}")
         kinds = {(t.dtype, t.device) for t in self.tensors().values()}
         if len(kinds) > 1 or self.w.dtype not in (torch.float32, torch.float64):
             raise ValueError(

@@ -54,10 +54,6 @@ class JointConditional(LabelRule):
 
     conditional: float = 0.0
 
-    def __post_init__(self) -> None:
-        if not 0.0 <= self.conditional <= 1.0:
-            raise ValueError(f"the conditional weight must lie in [0, 1], got {self.conditional}")
-
     @property
     def supports_fixed_point(self) -> bool:
         """Only the joint likelihood has non-negative weights."""
@@ -93,10 +89,7 @@ class JointConditional(LabelRule):
 class Marginal(LabelRule):
     """−log P(x): labels, if any, are not looked at."""
 
-    @property
-    def supports_fixed_point(self) -> bool:
-        """The weights are the predictions."""
-        return True
+    supports_fixed_point = True  # the weights are the predictions
 
     def __call__(self, log_joint: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Return (loss (B,), label weights (C+1, B))."""
@@ -113,10 +106,6 @@ class Unsupervised(LabelRule):
     """
 
     smoothing: float = 0.1
-
-    def __post_init__(self) -> None:
-        if not 0.0 <= self.smoothing <= 1.0:
-            raise ValueError(f"smoothing must lie in [0, 1], got {self.smoothing}")
 
     def __call__(self, log_joint: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Return (loss (B,), label weights (C+1, B))."""
@@ -141,8 +130,7 @@ def soft_labels(
     The last entry is the class "none of the C".
     """
     columns = n_classes + 1
-    q = torch.full((classes.shape[0], columns), smoothing / columns, dtype=dtype)
-    q = q.to(classes.device)
+    q = torch.full((len(classes), columns), smoothing / columns, dtype=dtype, device=classes.device)
     labeled = classes >= 0
     q[~labeled] = 0.0
     rows = labeled.nonzero()[:, 0]

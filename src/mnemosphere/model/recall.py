@@ -20,7 +20,6 @@ import torch
 from torch import Tensor
 
 from mnemosphere.model import retrieval
-from mnemosphere.model.batch import check_rows
 from mnemosphere.model.mixture import Mixture
 from mnemosphere.model.one_pass import in_chunks
 from mnemosphere.model.retrieval import class_column
@@ -42,16 +41,10 @@ class Recall:
 
 
 def recall(
-    params: Mixture,
-    x: Tensor,
-    *,
-    class_index: int | Tensor | None = None,
-    steps: int = 20,
-    known: Tensor | None = None,
-    metric: Tensor | None = None,
-    tol: float = 1e-6,
+    params: Mixture, x: Tensor, *, class_index: int | Tensor | None = None, steps: int = 20,
+    known: Tensor | None = None, metric: Tensor | None = None, tol: float = 1e-6,
     record: bool = False,
-) -> Recall:
+) -> Recall:  # fmt: skip
     """Descend the energy of the effective density from each row; it never increases.
 
     At a fixed point g ∥ x: the gradient has no tangent part. Strides are long also where the
@@ -69,7 +62,6 @@ def recall(
     metric: (N, M) through which rows of M coordinates came to be x; known is then (B, M) of those.
     record: keep rows and energies along the path.
     """
-    check_rows(params, x)
     if steps < 0 or not tol >= 0:
         raise ValueError(f"steps and tol must be >= 0, got steps={steps}, tol={tol}")
     column = None if class_index is None else class_column(params, class_index, len(x))

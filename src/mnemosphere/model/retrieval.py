@@ -13,7 +13,6 @@ import math
 import torch
 from torch import Tensor
 
-from mnemosphere.model.batch import check_rows
 from mnemosphere.model.gaps import overlaps
 from mnemosphere.model.mixture import Mixture
 from mnemosphere.model.one_pass import in_chunks, log_joint, scores
@@ -46,11 +45,7 @@ def class_column(params: Mixture, class_index: int | Tensor, n_rows: int) -> Ten
 
 
 def sample(
-    params: Mixture,
-    n: int,
-    *,
-    class_index: int | Tensor | None = None,
-    generator: torch.Generator,
+    params: Mixture, n: int, *, class_index: int | Tensor | None = None, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
     """Draw n rows x (n, N) and their classes y (n,), by ancestral sampling.
 
@@ -69,8 +64,6 @@ def sample(
 
     class_index: column of p, one for all draws or one per draw (n,); None draws it too.
     """
-    if n < 0:
-        raise ValueError(f"n must be >= 0, got {n}")
     kappa = params.beta.double()
     if params.varsigma < 1.0:
         resultant = mean_resultant(kappa, params.n_features) / params.varsigma
@@ -96,7 +89,6 @@ def log_marginal(params: Mixture, x: Tensor) -> Tensor:
     For ς = 1 its exponential has mean 1 over the sphere; for ς < 1 it is not normalized. Subtract
     log Ω_N(0) for the density relative to the surface measure.
     """
-    check_rows(params, x)
     return log_joint(params, x).logsumexp(1)
 
 
@@ -106,7 +98,6 @@ def novelty_score(params: Mixture, x: Tensor) -> Tensor:
     The density is that part plus the constant p^0, so rows are ranked as by the density. But that runs
     into p^0 where no memory answers; the score tells rows apart everywhere.
     """
-    check_rows(params, x)
 
     def read(x: Tensor) -> Tensor:
         return -scores(params, overlaps(params, x))[:, 1:].logsumexp(1)  # (B, P) -> (B,)
@@ -122,7 +113,6 @@ def largest_novelty_score(params: Mixture) -> float:
 
 def expected_memory(params: Mixture, x: Tensor) -> Tensor:
     """Σ_μ P(μ|x) w^μ among memories, (B, N): the pattern behind each row, also in its gaps."""
-    check_rows(params, x)
     return in_chunks(lambda rows: pull(params, rows), x, params.n_memories)
 
 

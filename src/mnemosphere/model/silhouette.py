@@ -59,8 +59,8 @@ class Groupings:
         self.silhouettes: dict[int, float] = {}
         self._errors: dict[int, float] = {}
 
-    def _cut(self, side: int, k: int) -> Tensor:
-        """The centers of at most k groups of a side: its tree cut, improved by k-means."""
+    def centers(self, k: int, side: int = 0) -> Tensor:
+        """Of at most k groups of a side, unit vectors (k, N): its tree cut, improved by k-means."""
         x, weight = self._sides[side]
         if side not in self._trees:
             distance = (2 - 2 * (x.double() @ x.double().T)).clamp_min(0).sqrt()
@@ -76,17 +76,15 @@ class Groupings:
             parts = []
             for side in (0, 1) if len(self._x) <= MOST_ROWS else (0,):
                 x, weight = self._sides[1 - side]
-                parts.append((silhouettes(x, (x @ self._cut(side, k).T).argmax(1), weight), weight))
+                parts.append(
+                    (silhouettes(x, (x @ self.centers(k, side).T).argmax(1), weight), weight)
+                )
             found, weight = map(torch.cat, zip(*parts, strict=True))
             share = weight / weight.sum()
             mean = share @ found
             self.silhouettes[k] = float(mean)
             self._errors[k] = float((share * (found - mean)).norm())
         return self.silhouettes[k]
-
-    def centers(self, k: int) -> Tensor:
-        """Of k groups, unit vectors (k, N)."""
-        return self._cut(0, k)
 
     def best(self, most: int = MOST_GROUPS) -> int:
         """The least number, 2 to `most`, that is within a standard error of the highest silhouette.

@@ -146,19 +146,15 @@ def best_temperature(held_out: Sequence[tuple[Mixture, Batch]]) -> float:
     held_out: (votes at the temperature 1, or parameters with the class weights of `net_class_weights`; labeled
     rows that they have not seen), one pair or several.
     """
-    losses, weights = [], []
-    for params, rows in held_out:
-        losses.append(tempered_losses(params, rows)[0])
-        weight = rows.sample_weight
-        weights.append(np.ones(rows.n_rows) if weight is None else weight.double().cpu().numpy())
-    return posterior_temperature(np.concatenate(losses), np.concatenate(weights))
+    losses = [tempered_losses(params, rows)[0] for params, rows in held_out]
+    weights = torch.cat([rows.weights for _, rows in held_out]).double().cpu().numpy()
+    return posterior_temperature(np.concatenate(losses), weights)
 
 
 def training_temperature(params: Mixture, rows: Batch) -> float:
     """The temperature of lowest loss on rows that were trained on, which can only be too low for others."""
     rows = rows.take(rows.targets.sum(1) > 0)
-    (losses, _), weight = tempered_losses(params, rows), rows.sample_weight
-    loss = losses.mean(0) if weight is None else weight.double().cpu().numpy() @ losses
+    loss = rows.weights.double().cpu().numpy() @ tempered_losses(params, rows)[0]
     return float(np.exp(_FINE[np.argmin(_TO_FINE @ loss)]))
 
 
@@ -202,8 +198,9 @@ def mean_shares(params: Mixture, p: Tensor, rows: Batch, frequencies: Tensor) ->
     some = rows.take(torch.arange(0, n_rows, -(-n_rows // MEAN_OF), device=rows.x.device))
     params = params.with_classes(p)
     share, _ = shares(params, some.x)
-    weight = torch.ones_like(share[..., 0]) if some.sample_weight is None else some.sample_weight
-    mean = weight[..., None, :] @ share / weight.sum(-1)[..., None, None]  # (..., 1, P+1)
+    mean = (
+        some.weights[..., None, :] @ share / some.weights.sum(-1)[..., None, None]
+    )  # (..., 1, P+1)
     soft = params.labels
     said, wanted = mean @ soft, frequencies.to(mean)[..., None, :]
     ratio = torch.where(said > 0, wanted / said, 0.0)
