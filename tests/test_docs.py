@@ -235,12 +235,6 @@ def test_no_measured_number_is_typed_by_hand():
     ] == []  # no leftovers
 
 
-def test_pages_of_the_guide_are_short():
-    assert 10 <= len(prose.GUIDE) <= 14
-    words = {page: prose.n_words(page.read_text(encoding="utf-8")) for page in PAGES}
-    assert prose.too_long(words) == []
-
-
 # What users ask first, and words of the answer: on the page itself or on one that it links to.
 QUESTIONS = {
     "How do I classify embeddings and reject what is unknown?": (
