@@ -6,7 +6,7 @@ import glob
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -44,8 +44,7 @@ def expand(paths: Paths) -> list[Path]:
     files: list[Path] = []
     for path in [paths] if isinstance(paths, (str, PathLike)) else paths:
         found = sorted(map(Path, glob.glob(str(path), recursive=True)))
-        if not found and Path(path).exists():  # brackets in its name
-            found = [Path(path)]
+        found = found or [Path(path)] * Path(path).exists()  # brackets in its name
         if not found:
             raise ValueError(f"no file matches '{path}': check the path")
         files += found
@@ -73,8 +72,7 @@ def read_npy(path: Path) -> NDArray[Any]:
     return found
 
 
-@dataclass(frozen=True, eq=False)
-class Piece:
+class Piece(NamedTuple):
     """Some rows as stored."""
 
     x: Any  # (n, N) a frame or an array
@@ -93,14 +91,12 @@ class Piece:
         """The rows of all parts, in their order."""
         if len(parts) == 1:
             return parts[0]
-        x = [part.x for part in parts]
-        frames = is_frame(x[0])
-        beside = zip(*((part.y, part.weight, part.number) for part in parts), strict=True)
-        y, weight, number = (None if v[0] is None else np.concatenate(v) for v in beside)
-        joined = (
-            import_extra("pandas").concat(x, ignore_index=True) if frames else np.concatenate(x)
-        )
-        return cls(joined, y, weight, number)  # type: ignore[arg-type]
+        join = np.concatenate
+        if is_frame(parts[0].x):
+            join = partial(import_extra("pandas").concat, ignore_index=True)
+        x, *beside, number = zip(*parts, strict=True)
+        y, weight = (None if v[0] is None else np.concatenate(v) for v in beside)
+        return cls(join(x), y, weight, np.concatenate(number))
 
 
 class Block(NamedTuple):
@@ -328,29 +324,23 @@ def _array_blocks(
             raise ValueError(f"{path}: rows must be numbers (n, features), got {x.dtype} {x.shape}")
         if x.shape[1:] != (first := read_npy(files[0])).shape[1:]:
             raise ValueError(f"{path} has rows {x.shape[1:]}, {files[0]} {first.shape[1:]}")
-        beside: list[Path | None] = []
         for own in (labels, weights):
             if own is not None and len(own) != len(files):
                 raise ValueError(f"{len(own)} files of labels or weights for {len(files)} of rows")
             if own is not None and read_npy(own[k]).shape != x.shape[:1]:
                 raise ValueError(f"{own[k]} has not one number for each row of {path}")
-            beside.append(None if own is None else own[k])
+        paths = [None if own is None else own[k] for own in (files, labels, weights)]
         step = max(1, _BLOCK_BYTES * len(x) // x.nbytes)
         for start in range(0, len(x), step):
             rows = slice(start, min(start + step, len(x)))
-            yield Block(str(path), rows.stop - start, _array_reader(path, beside, rows))
+            yield Block(str(path), rows.stop - start, partial(_read_arrays, paths, rows))
 
 
-def _array_reader(
-    path: Path, beside: Sequence[Path | None], rows: slice
-) -> Callable[[int], Iterator[tuple[Any, Any, Any]]]:
-    def read(size: int) -> Iterator[tuple[Any, Any, Any]]:
-        # Mapped anew, since pages count as memory in use.
-        x, y, weight = (None if p is None else np.array(read_npy(p)[rows]) for p in (path, *beside))
-        assert x is not None
-        yield x.reshape(len(x), -1), y, weight
-
-    return read
+def _read_arrays(paths: Sequence[Path | None], rows: slice, _: int) -> Iterator[Any]:
+    """(x, y, weight), mapped anew, since pages count as memory in use."""
+    x, *beside = (None if path is None else np.array(read_npy(path)[rows]) for path in paths)
+    assert x is not None
+    yield x.reshape(len(x), -1), *beside
 
 
 # Tables.
@@ -379,6 +369,14 @@ def _open_table(
         pa.field(f.name, pa.float64()) if f.name in names and pa.types.is_integer(f.type) else f
         for f in table.schema
     ])  # fmt: skip
+
+    def read(batches: Callable[[int], Iterator[Any]], size: int) -> Iterator[Any]:
+        for batch in batches(size):
+            frame = batch.to_pandas(ignore_metadata=True)  # an index is a column too
+            numbers = frame[names].select_dtypes(["integer", "bool"])
+            x = frame[names].astype(dict.fromkeys(numbers, "float64"))
+            yield x, *(None if own is None else frame[own].to_numpy() for own in (label, weight))
+
     blocks = []
     for part in table.get_fragments():
         path = getattr(part, "path", "the stream")
@@ -388,36 +386,25 @@ def _open_table(
             lost += [n for n in own if features is None and n not in table.schema.names]
             if lost:
                 raise ValueError(f"{path}: column {lost[0]!r} is not in every file")
-            groups = getattr(part, "row_groups", [None])
-            for k, group in enumerate(groups):
+            for k, group in enumerate(getattr(part, "row_groups", [None])):
                 n_rows = part.count_rows() if group is None else group.num_rows
-                read = _table_reader(
-                    part, None if group is None else k, schema, names, label, weight
+                batches = partial(
+                    _table_batches, part, None if group is None else k, schema, wanted
                 )
-                blocks.append(Block(path, n_rows, read))
+                blocks.append(Block(path, n_rows, partial(read, batches)))
     return Dataset(blocks, names, memory)
 
 
-def _table_reader(
-    part: Any, group: int | None, schema: Any, names: list[str], label: Any, weight: Any
-) -> Callable[[int], Iterator[tuple[Any, Any, Any]]]:
-    columns = [*names, *(name for name in (label, weight) if name is not None)]
-
-    def read(size: int) -> Iterator[tuple[Any, Any, Any]]:
-        if group is None:
-            batches = part.to_batches(
-                schema=schema, columns=columns, batch_size=size, batch_readahead=1
-            )
-        else:  # not by the scanner of pyarrow.dataset, which holds whole row groups
-            file = import_extra("pyarrow.parquet").ParquetFile(
-                part.open(), pre_buffer=False, buffer_size=_BUFFER
-            )
-            batches = file.iter_batches(min(size, _DECODED), row_groups=[group], columns=columns)
-        for batch in batches:
-            frame = batch.to_pandas(ignore_metadata=True)  # an index is a column too
-            numbers = frame[names].select_dtypes(["integer", "bool"])
-            x = frame[names].astype(dict.fromkeys(numbers, "float64"))
-            y, each = (None if own is None else frame[own].to_numpy() for own in (label, weight))
-            yield x, y, each
-
-    return read
+def _table_batches(
+    part: Any, group: int | None, schema: Any, columns: list[str], size: int
+) -> Iterator[Any]:
+    """The record batches of a file, or of a row group of Parquet, of at most so many rows."""
+    if group is None:
+        yield from part.to_batches(
+            schema=schema, columns=columns, batch_size=size, batch_readahead=1
+        )
+    else:  # not by the scanner of pyarrow.dataset, which holds whole row groups
+        file = import_extra("pyarrow.parquet").ParquetFile(
+            part.open(), pre_buffer=False, buffer_size=_BUFFER
+        )
+        yield from file.iter_batches(min(size, _DECODED), row_groups=[group], columns=columns)

@@ -71,9 +71,8 @@ def readable(names: list[str]) -> bool:
 
     Numbers of a vector tell nobody anything.
     """
-    if all(re.search(r"\[\d+\]$", name) for name in names):
-        return False
-    return len(names) <= _ALL_SHOWN or not all(re.fullmatch(r"x?\d+", name) for name in names)
+    few = len(names) <= _ALL_SHOWN
+    return not all(re.search(r"\[\d+\]$" if few else r"\[\d+\]$|^x?\d+$", name) for name in names)
 
 
 def written(value: float, kind: str = "number") -> str:
@@ -163,10 +162,11 @@ class Column:
 
     def written(self, x: NDArray[Any]) -> str:
         """What numbers (width,) stand for, for people; of a rare level, with the classes of its rows."""
-        if self.kind != "category" or np.isnan(x).any():
-            if len(x) > 1 and not np.isnan(x).any():
-                return "a text" if self.kind == "text" else f"{len(x)} numbers"
-            return written(float(x[0]), self.kind)
+        if np.isnan(x).any():
+            return "missing"
+        if self.kind != "category":
+            vector = "a text" if self.kind == "text" else f"{len(x)} numbers"
+            return vector if len(x) > 1 else written(float(x[0]), self.kind)
         place = int(self.level(x[None])[0])
         if self.odds and np.allclose(x, self.table[place]):
             counts = np.array(self.counts[place])
@@ -239,18 +239,15 @@ class Column:
 class UserColumn(NamedTuple):
     """A column as a user has it, and where its numbers stand."""
 
+    name: str
+    kind: str  # a number, a date, a category, …
     column: Column
     place: slice
 
-    @property
-    def name(self) -> str:
-        """What it is called."""
-        return self.column.name
-
-    @property
-    def kind(self) -> str:
-        """A number, a date, a category, …"""
-        return self.column.kind
+    @classmethod
+    def of(cls, column: Column, end: int) -> Self:
+        """A column whose numbers stand before that place."""
+        return cls(column.name, column.kind, column, slice(end - column.width, end))
 
     @property
     def is_category(self) -> bool:
@@ -288,18 +285,15 @@ class Columns:
         if self.each and self.renamed is None and not self.is_texts:
             return self._encoded
         return [
-            UserColumn(Column(name, "number"), slice(k, k + 1))
-            for k, name in enumerate(self.shown_names)
+            UserColumn.of(Column(name, "number"), k + 1) for k, name in enumerate(self.shown_names)
         ]
 
     @cached_property
     def _encoded(self) -> list[UserColumn]:
         """The same of a frame whose columns are not all numbers, whatever they are called."""
         ends = np.cumsum([column.width for column in self.each]).tolist()
-        return [
-            UserColumn(column, slice(end - column.width, end))
-            for column, end in zip(self.each, ends, strict=True) if column.width
-        ]  # fmt: skip
+        pairs = zip(self.each, ends, strict=True)
+        return [UserColumn.of(column, end) for column, end in pairs if column.width]
 
     @property
     def number_names(self) -> list[str] | None:
@@ -335,14 +329,13 @@ class Columns:
     @property
     def categories(self) -> list[slice]:
         """Where numbers stand of which one is 1 and the others 0."""
-        own = (column for column in self.user_columns if column.is_category)
-        return [column.indicators for column in own if column.column.n_indicators > 2]
+        several = (own for own in self.user_columns if own.column.n_indicators > 2)
+        return [own.indicators for own in several]
 
     @property
     def multi_number_categories(self) -> list[slice]:
         """Where categories of several numbers stand."""
-        own = (column for column in self.user_columns if column.is_category)
-        return [column.place for column in own if column.column.width > 1]
+        return [c.place for c in self.user_columns if c.is_category and c.column.width > 1]
 
     @property
     def vectors(self) -> tuple[int, ...]:
@@ -404,9 +397,8 @@ class Columns:
 
     @classmethod
     def learn(
-        cls, X: Any, *, encoded: bool = True, encoder: Any = None, categories: Sequence[object] = (),
-        min_frequency: float = MIN_FREQUENCY, labeled: bool = False,
-    ) -> tuple[Self, Any]:  # fmt: skip
+        cls, X: Any, *, encoded: bool = True, encoder: Any = None, **how: Any
+    ) -> tuple[Self, Any]:
         """(the columns of training rows, the rows as numbers).
 
         encoded: columns of a frame that are no numbers are turned into some. encoder: of texts alone, of the
@@ -417,10 +409,8 @@ class Columns:
         if encoder is not None and not (
             is_frame(X) and (isinstance(encoder, Mapping) or X.shape[1] > 1)
         ):
-            known, (texts, name) = (
-                TextEncoder.of(encoder),
-                ([], None) if _are_vectors(X) else texts_of(X),
-            )
+            known = TextEncoder.of(encoder)
+            texts, name = ([], None) if _are_vectors(X) else texts_of(X)
             if note := language_note(known, texts):
                 warn_user(note)
             text = Column(name or "text", "text", length=known.n_numbers)
@@ -432,13 +422,7 @@ class Columns:
         X, seen = unwrap_container(X), TrainingColumns()
         if encoded and is_frame(X):
             check_shape(X)
-            found, notes = cls.of_frame(
-                X,
-                encoder=encoder,
-                categories=categories,
-                min_frequency=min_frequency,
-                labeled=labeled,
-            )
+            found, notes = cls.of_frame(X, encoder=encoder, **how)
             for note in notes:
                 warn_user(note)
             if any(column.kind != "number" for column in found.each):
@@ -493,8 +477,7 @@ class Columns:
                 )
             return X
         if self.is_texts and self.encoder is not None:
-            texts = self.texts(X)
-            if texts is not None:
+            if (texts := self.texts(X)) is not None:
                 check_shape(np.empty((len(texts), 1)))
                 return self.encoder(texts)
         elif self.each:
@@ -672,11 +655,8 @@ class _Learner(NamedTuple):
     def number(self, name: str, values: Any) -> Column:
         """A column of numbers, unless they name the rows."""
         if self.n_rows >= _FEW_ROWS and _names_rows(name, values):
-            return self.left_out(
-                name,
-                "has another whole number in every row and looks like an id",
-                "; as float it would be used",
-            )
+            why = "has another whole number in every row and looks like an id"
+            return self.left_out(name, why, "; as float it would be used")
         return Column(name, "number")
 
     def read(self, name: str, texts: Any) -> Column | None:
@@ -698,20 +678,18 @@ class _Learner(NamedTuple):
     def category(self, name: str, texts: Any) -> Column:
         """A category, unless its levels hardly come again."""
         counts, n = texts.value_counts(), int(texts.notna().sum())
+        if len(counts) == 1 and self.is_flag(texts):
+            return Column(name, "category", (MISSING, counts.index[0]))
         if len(counts) == 1:
-            if self.is_flag(texts):
-                return Column(name, "category", (MISSING, counts.index[0]))
             where = "every row" if n == self.n_rows else f"{n} of {self.n_rows} rows, else nothing"
             return self.left_out(name, f"says {cell(counts.index[0])} in {where}")
         kept = counts[counts >= self.least].index[:_MOST]
         again = counts[counts >= self.twice].index if self.labeled else kept
         if counts[again].sum() < _COVERED * n or any(len(level) > _LONGEST for level in again):
-            return self.left_out(
-                name,
-                f"has {len(counts)} different texts in {self.n_rows} rows, such as "
-                f"{cell(counts.index[-1])}",
-                "; read numbers with pandas.to_numeric, texts with encoder=",
-            )
+            last = cell(counts.index[-1])
+            why = f"has {len(counts)} different texts in {self.n_rows} rows, such as {last}"
+            hint = "; read numbers with pandas.to_numeric, texts with encoder="
+            return self.left_out(name, why, hint)
         rare = counts.index.difference(kept, sort=False)
         if len(rare) and not self.labeled:
             self.notes.append(

@@ -24,9 +24,10 @@ _NAN = float("nan")
 _NUMBERS = "biuf"
 _FEW_ROWS = 20  # below, nothing is remarkable
 _MANY_NUMBERS, _ROWS_EACH = 30, 5  # numeric classes above, of fewer rows each: measurements
-_RARE, _LEAST_RARE = 0.01, 100  # share of a rare class; rows from which that is told
+_RARE = 0.01  # share of a rare class
 _FAR = 0.2  # of the largest class: one that is not rarer is not rare
 _MANY, _THIN = 200, 10  # classes, of fewer rows each: to be asked for
+_KINDS = "labels must be numbers, texts or truth values"
 _SHAPE = "y must be (n,) labels or an (n, C) matrix of soft labels"
 
 
@@ -49,25 +50,21 @@ class Labels:
             if values.shape[1] != 1:
                 raise ValueError(f"y must be one label per row, got shape {values.shape}")
             values = np.asarray(column_or_1d(values, warn=True))
-        given = values.tolist()
-        empty = (
-            np.array([is_missing(v) for v in given])
-            if values.dtype.kind == "O"
-            else values != values
+        empty = values != values
+        if values.dtype.kind == "O":
+            empty = np.array([is_missing(v) for v in values.tolist()], dtype=bool)
+        missing = (
+            empty if is_missing(unlabeled) and unlabeled is not None else _equal(values, unlabeled)
         )
-        missing = empty
-        if unlabeled is None or is_equal(unlabeled, unlabeled):
-            missing = _equal(values, unlabeled)
-        if bool((empty & ~missing).any()):
+        if len(bad := np.flatnonzero(empty & ~missing)):
             raise ValueError(
-                f"label {np.flatnonzero(empty & ~missing)[0]} of y has no value: drop the row, or "
-                "mark unlabeled rows by unlabeled=float('nan')"
+                f"label {bad[0]} of y has no value: drop the row, or mark unlabeled rows by "
+                "unlabeled=float('nan')"
             )
         outside = _equal(values, OUT_OF_SCOPE) & ~missing
-        known = ~missing & ~outside
-        found, place = np.unique(_typed(values[known]), return_inverse=True)
         places = np.where(outside, _OUTSIDE, _MISSING)
-        places[known] = place.reshape(-1)
+        known = ~missing & ~outside
+        found, places[known] = np.unique(_typed(values[known]), return_inverse=True)
         return cls(found, places)
 
     @property
@@ -148,21 +145,18 @@ def _typed(labels: NDArray[Any]) -> NDArray[Any]:
     if labels.dtype.kind == "O":
         plain = [v.item() if isinstance(v, np.generic) else v for v in labels.tolist()]
         kinds = {type(v) for v in plain}
-        if kinds <= {str, int, float, bool} and len(kinds) > 1 and kinds != {int, float}:
+        if not kinds <= {str, int, float, bool}:
+            raise TypeError(f"{_KINDS}, got {listed(plain, 1)}")
+        if len(kinds) > 1 and kinds != {int, float}:
             names = ", ".join(sorted(kind.__name__ for kind in kinds))
             raise ValueError(f"y mixes labels of types {names}: make them one type")
         for label in set(plain) if kinds == {str} else ():
             check_text(label, "label")
             if label.endswith("\0"):
                 raise ValueError(f"label {label!r:.60} ends in a NUL, which NumPy drops: rename it")
-        if kinds <= {str, int, float, bool}:
-            labels = np.array(plain) if plain else np.zeros(0, dtype=np.int64)
-        else:
-            raise TypeError(
-                f"labels must be numbers, texts or truth values, got {listed(plain, 1)}"
-            )
+        labels = np.array(plain) if plain else np.zeros(0, dtype=np.int64)
     if labels.dtype.kind not in "biufU":
-        raise TypeError(f"labels must be numbers, texts or truth values, got {labels.dtype}")
+        raise TypeError(f"{_KINDS}, got {labels.dtype}")
     if labels.dtype.kind == "f" and np.isinf(labels).any():
         raise ValueError("a label of y is infinite: drop its row")
     return labels
@@ -193,15 +187,16 @@ def about_labels(classes: NDArray[Any], counts: NDArray[Any], *, weighted: bool)
             "this is a classifier, so cut it into ranges first, with pandas.cut say"
         ]
     if n_classes == 1:
-        name = repr(str(classes[0]))
-        notes.append(f"y says {name} in every row, so every prediction will be {name}")
+        notes.append(
+            "y says {0!r} in every row, so every prediction will be {0!r}".format(str(classes[0]))
+        )
     elif classes.dtype.kind in "if" and classes[0] == -1 and classes[1] >= 0:
         notes.append(
             "the label -1 counts as a class: if it marks missing labels, pass unlabeled=-1, or "
             "leave it out of the file"
         )
-    rare = (counts <= max(1, _RARE * n)) & (counts < _FAR * counts.max())
-    if not weighted and n >= _LEAST_RARE and rare.any() and n_classes <= 1 / _RARE:
+    rare = (counts <= _RARE * n) & (counts < _FAR * counts.max())
+    if not weighted and rare.any() and n_classes <= 1 / _RARE:
         notes.append(
             f"class {listed(classes[rare].tolist())} has 1% of the rows or less (the rarest "
             f"{int(counts.min())} of {n}): accuracy hides it, so look at its recall, and try "
@@ -246,9 +241,9 @@ def encode_labels(
     require_label: at least one row must have a label; without it `classes` must be given. Rows out
     of scope are a class of their own among those found, and "none of them" among given classes.
     """
-    names = list(y.columns) if hasattr(y, "columns") else None
     values = _values(y, n_rows)
     if values.ndim == 2 and values.shape[1] > 1:
+        names = list(getattr(y, "columns", range(values.shape[1])))
         return _encode_soft(values, classes, names, smoothing, device)
     labels = Labels.of(values, unlabeled=unlabeled)
     if not labels.labeled.any() and (classes is None or require_label):
@@ -269,9 +264,7 @@ def _classes(labels: Labels) -> NDArray[Any]:
     check_classification_targets(np.repeat(found, 3))  # which warns of labels that occur once
     if not labels.outside.any():
         return found
-    return np.array(
-        [*found.tolist(), OUT_OF_SCOPE], dtype=None if found.dtype.kind == "U" else object
-    )
+    return np.append(found if found.dtype.kind == "U" else found.astype(object), OUT_OF_SCOPE)
 
 
 def class_index(
@@ -293,7 +286,7 @@ def class_index(
 def _encode_soft(
     y: NDArray[Any],
     classes: NDArray[Any] | None,
-    names: list[Any] | None,
+    names: list[Any],
     smoothing: float,
     device: torch.device,
 ) -> Encoded:
@@ -312,38 +305,31 @@ def _encode_soft(
             f"row {row} of the soft labels y is {q[row].tolist()}: entries must be >= 0 and "
             "sum to at most 1 in each row"
         )
-    if classes is not None and q.shape[1] != classes.shape[0]:
-        raise ValueError(
-            f"soft labels y have {q.shape[1]} columns for {classes.shape[0]} classes: "
-            "pass one column per class"
-        )
     if not bool(total.any()):
         raise ValueError("every row of y is unlabeled: label some rows of each class")
-    if names == list(range(q.shape[1])):
-        names = None
-    if names is not None and classes is not None:
-        q = q[:, _columns_of(classes, names)]
-    elif classes is None:
-        given = list(range(q.shape[1])) if names is None else names
-        alike = len({type(name) for name in given}) == 1 and isinstance(given[0], str | int | float)
-        if not alike or len(set(given)) < len(given):
+    if classes is None:
+        if not {*map(type, names)} <= {type(names[0])} & {str, int, float} or len({*names}) < len(
+            names
+        ):
             raise ValueError(
                 "the columns of y name the classes: make them distinct and of one type, got "
-                f"{given}"
+                f"{names}"
             )
-        classes = np.asarray(given)
+        classes = np.asarray(names)
+    elif q.shape[1] != len(classes):
+        raise ValueError(
+            f"soft labels y have {q.shape[1]} columns for {len(classes)} classes: "
+            "pass one column per class"
+        )
+    elif names != list(range(len(names))):  # in any order
+        known, place = classes.tolist(), {str(name): k for k, name in enumerate(names)}
+        if {*place} != {*map(str, known)}:
+            raise ValueError(f"y has columns {names} for the classes {known}: rename them")
+        q = q[:, [place[str(label)] for label in known]]
     index = torch.where(total > 0, q.argmax(1), -1)
     none = total[:, None] * smoothing / (q.shape[1] + 1)
     targets = torch.cat([(1 - smoothing) * q + none, none], dim=1)
     return Encoded(classes, index, targets)
-
-
-def _columns_of(classes: NDArray[Any], names: list[Any]) -> list[int]:
-    """Where each class is among the columns of a frame, which come in any order."""
-    if sorted(map(str, names)) != sorted(map(str, classes.tolist())):
-        raise ValueError(f"y has columns {names} for the classes {classes.tolist()}: rename them")
-    place = {str(name): column for column, name in enumerate(names)}
-    return [place[str(label)] for label in classes.tolist()]
 
 
 # Weights.
@@ -378,9 +364,7 @@ def sample_weights(given: Any, n_rows: int, device: torch.device) -> Tensor | No
     check_not_masked(given, "sample_weight")
     try:
         weight = (
-            given.detach()
-            if isinstance(given, Tensor)
-            else torch.from_numpy(np.array(given, dtype=np.float64))
+            given.detach() if isinstance(given, Tensor) else torch.tensor(np.array(given, float))
         )
     except (TypeError, ValueError) as error:
         raise ValueError("sample_weight must be numbers, one per row") from error
@@ -398,12 +382,11 @@ def row_weights(
     coded: Encoded, setting: dict[Any, float] | str | None, sample_weight: Any
 ) -> Tensor | None:
     """Sample weight times class weight, (n,); None where all are 1."""
-    n_rows, device = coded.index.shape[0], coded.index.device
-    weight = sample_weights(sample_weight, n_rows, device)
+    weight = sample_weights(sample_weight, len(coded.index), coded.index.device)
     if setting is None:
         return weight
     if weight is None:
-        weight = torch.ones(n_rows, dtype=torch.float64, device=device)
+        weight = torch.ones_like(coded.index, dtype=torch.float64)
     each = class_weights(setting, coded.classes, coded.index, weight)
     return _relative(torch.where(coded.index >= 0, weight * each[coded.index], weight))
 
@@ -417,4 +400,4 @@ def _relative(weight: Tensor) -> Tensor:
         raise ValueError("all weights are zero: give some rows a sample_weight above 0")
     largest = float(weight.max())
     weight = weight if 1e-30 < largest < 1e30 else weight / largest
-    return torch.where(weight < 1e-30 * float(weight.max()), 0.0, weight)
+    return torch.where(weight < 1e-30 * weight.max(), 0.0, weight)
