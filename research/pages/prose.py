@@ -25,7 +25,7 @@ SETTINGS = {
     "Python 3.11 to 3.1": "versions",
     "79% stands for 78.5 to 79.5": "a number of the paper, at two digits",
     "so the 79% is": "the same number",
-    "must lower it by 2%": "a constant of the choice",
+    "must lower it by 7%, one more cycle by 2%": "constants of the choice",
     "reaches a probability of 90%": "a parameter of the call above it",
     "less than 90% sure": "a limit in the code above it",
     "threshold for 5%": "a rate in the code above it",

@@ -172,8 +172,8 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
     array([0, 2])
     >>> clf.predict_proba(X[[1, 77, 101]]).round(2)
     array([[0.99, 0.01, 0.  ],
-           [0.  , 0.82, 0.18],
-           [0.  , 0.  , 1.  ]])
+           [0.  , 0.65, 0.35],
+           [0.  , 0.01, 0.99]])
     >>> clf.n_memories_, clf.geometry_, clf.objective_  # chosen by held-out rows
     (3, 'standard', 'conditional')
     >>> clf.explain(X[:1])[0][0].label  # the memory with the largest share in row 0
