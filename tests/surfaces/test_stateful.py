@@ -80,10 +80,6 @@ class Model(RuleBasedStateMachine):
     def prior(self, weights):
         self.change(lambda m: interpret.with_class_prior(m, np.resize(weights, len(m.classes))))
 
-    @rule(memory=st.integers(0, 12))
-    def remove(self, memory):
-        self.change(lambda m: interpret.without_memories(m, [memory]))
-
     @rule(memory=st.integers(0, 12), label=st.sampled_from([0, 1, 2, None]))
     def relabel(self, memory, label):
         def make(m):

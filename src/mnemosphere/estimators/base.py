@@ -569,20 +569,13 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
             max_features=max_features, probability=probability,
         )  # fmt: skip
 
-    def memory_table(self, X: ArrayLike | None = None, y: ArrayLike | None = None) -> Any:
+    def memory_table(self) -> Any:
         """List the memories as a pandas frame, one line each.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, N), default None
-            Rows to measure support and typical rows on; None: as training left them.
-        y : array-like of shape (n,), default None
-            Their labels.
 
         Returns
         -------
         pandas.DataFrame
-            Label, support, nearest memory, features and typical rows of each memory;
+            Label, support, features and typical rows of each memory;
             `interpret.memory_table` lists the columns.
 
         Examples
@@ -590,7 +583,7 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         >>> sorted(clf.memory_table()["label"])
         [0, 0, 1, 1, 2, 2]
         """
-        return interpret.memory_table(self._current(), X, y)
+        return interpret.memory_table(self._current())
 
     def certified_radius(self, X: ArrayLike) -> CertifiedRadius:
         """Compute how far each row can move before its class can change: a proven bound.

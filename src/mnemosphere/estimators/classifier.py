@@ -618,34 +618,6 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         self.model_ = interpret.map_classes(self.model_, names)
         return self
 
-    def discover(
-        self, X: ArrayLike, n_classes: int | str = "auto", *, random_state: Any = 0
-    ) -> list[interpret.ProposedClass]:
-        """Propose classes that the model does not know, from rows that `predict_or_reject` rejected.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, N)
-            Rows.
-        n_classes : int or "auto", default "auto"
-            How many; "auto": the number with the best silhouette.
-        random_state : int, default 0
-            Seed of the starts.
-
-        Returns
-        -------
-        list of ProposedClass
-            Largest first. Each has the numbers of its rows, most typical first, to name it by and to pass
-            to `add_class`.
-
-        Examples
-        --------
-        >>> strange = X_test[:10] * 3
-        >>> [len(found.rows) for found in clf.discover(strange, n_classes=1)]
-        [10]
-        """
-        return interpret.discover(self.model_, X, n_classes, random_state=random_state)
-
     # What has been learned, and what is new.
 
     def compare(self, X: ArrayLike) -> interpret.Drift:

@@ -90,9 +90,9 @@ def as_estimator(model: FittedModel) -> Any:
 
     Examples
     --------
-    >>> smaller = mn.interpret.without_memories(model, [0])
-    >>> mn.as_estimator(smaller).n_memories_
-    5
+    >>> fewer = mn.interpret.map_classes(model, {0: None})
+    >>> mn.as_estimator(fewer).classes_
+    array([1, 2])
     """
     kind = DAMClassifier if model.is_classifier else DAMClusterer
     estimator = kind(**model.record.settings)

@@ -182,33 +182,3 @@ def _names_of(typical: NDArray[np.int64], names: Mapping[int, str]) -> NDArray[A
     """(P, 3) what these rows are called."""
     told = [str(names.get(k, ""))[:_LETTERS] for k in typical.ravel().tolist()]
     return np.array(told, dtype=object).reshape(typical.shape)
-
-
-def name_features(model: FittedModel, names: ArrayLike) -> FittedModel:
-    """Name the features of arrays and tensors, which have no names of their own.
-
-    Parameters
-    ----------
-    model : FittedModel
-        A fitted classifier or clusterer.
-    names : array-like of str of shape (N,)
-        Such as `vectorizer.get_feature_names_out()`.
-
-    Returns
-    -------
-    FittedModel
-        The model with names, which explanations, tables, pages and model files show.
-
-    Examples
-    --------
-    >>> named = mn.interpret.name_features(model, list("abcd"))
-    >>> sorted(pull.column for pull in mn.interpret.explain(named, X_test[:1]).pulls())
-    ['a', 'b', 'c', 'd']
-    """
-    given = tuple(str(name) for name in as_numpy(names).tolist())
-    if len(given) != model.columns.n_numbers:
-        raise ValueError(
-            f"names must have one entry for each of {model.columns.n_numbers} features, got "
-            f"{len(given)}"
-        )
-    return model.replace(columns=replace(model.columns, renamed=given))

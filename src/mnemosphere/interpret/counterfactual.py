@@ -140,9 +140,9 @@ class Counterfactual(Shown):
             dict(zip(heads, [*map(_cell, told), percent(p)], strict=True))
             for *told, p in changes[:_SHOWN]
         ]
+        others = f"{len(changes) - _SHOWN} others", "", ""
         if len(changes) > _SHOWN:
-            others = f"{len(changes) - _SHOWN} others", "", "", percent(changes[-1].probability)
-            lines.append(dict(zip(heads, others, strict=True)))
+            lines.append(dict(zip(heads, [*others, percent(changes[-1].probability)], strict=True)))
         return lines
 
     def parts(self, width: int, most: int | None = None) -> list[str | Table]:
@@ -230,7 +230,7 @@ def counterfactual(
         after[~hit] = x[~hit]
         changes = [own if hit[k] else [] for k, own in enumerate(changes)]
         rows = _written_back(model, X, after)
-    dtype = model.precise_votes.w.dtype
+    seen = Placed(*on_sphere(model.stored(rows), model.geometry, model.precise_votes.w.dtype))
     return Counterfactual(
         rows=rows,
         given=x,
@@ -238,9 +238,7 @@ def counterfactual(
         before=model.classes[order[:, 0]],
         wanted=model.classes[target],
         found=hit,
-        further_out=familiarity(
-            model, Placed(*on_sphere(model.stored(rows), model.geometry, dtype))
-        ).further_out,
+        further_out=familiarity(model, seen).further_out,
         changes=changes,
         names=row_names(X, len(x)),
         model=model,
@@ -328,9 +326,7 @@ class _Search(NamedTuple):
 
     def log_proba(self, rows: Floats) -> Floats:
         """Of the classes, at rows (n, N)."""
-        stored = Rows.of(rows, self.model.device)
-        found: Floats = as_numpy(self.model.log_proba(stored))
-        return found
+        return as_numpy(self.model.log_proba(Rows.of(rows, self.model.device)))
 
     def told(self, after: Floats, columns: list[int]) -> list[ColumnChange]:
         """The columns that change, and how probable the class is once each has."""

@@ -1,4 +1,4 @@
-"""Memories taken out or relabeled by hand: new models, no training.
+"""Memories relabeled and class frequencies changed by hand: new models, no training.
 
 An edit touches what it names: all other memories keep their soft labels, and their weights but for one
 factor that keeps the sum at 1. The frequencies of the classes follow. A joint model has the same memories in
@@ -7,7 +7,7 @@ its density, which is edited alike; that of a conditional model stays.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -20,35 +20,6 @@ from mnemosphere.geometry.base import on_sphere
 from mnemosphere.interpret.rejection import renewed
 from mnemosphere.model.mixture import Mixture
 from mnemosphere.model.soft_labels import reweighted, with_floor
-
-
-def without_memories(model: FittedModel, memories: Iterable[int | str]) -> FittedModel:
-    """Remove memories, without training.
-
-    The other memories keep their soft labels, and the class frequencies follow.
-
-    Parameters
-    ----------
-    model : FittedModel
-        A fitted classifier or clusterer.
-    memories : iterable of int or str
-        Their numbers, or names such as "#3".
-
-    Returns
-    -------
-    FittedModel
-        The smaller model.
-
-    Examples
-    --------
-    >>> mn.interpret.without_memories(model, ["#0", "#1"]).n_memories
-    4
-    """
-    gone = [_index(model, m) for m in memories]
-    kept = np.setdiff1d(np.arange(model.n_memories), gone)
-    if kept.size == 0:
-        raise ValueError(f"all {model.n_memories} memories would go: keep at least one")
-    return _edited(model, torch.from_numpy(kept).to(model.device), {})
 
 
 def relabel_memory(
@@ -78,8 +49,20 @@ def relabel_memory(
     >>> mn.interpret.memory_table(edited)["label"].tolist()[0]
     2
     """
-    every = torch.arange(model.n_memories, device=model.device)
-    return _edited(model, every, {1 + _index(model, memory): _soft_label(model, label)})
+    row, soft, part = 1 + _index(model, memory), _soft_label(model, label), model.smoothing
+
+    def change(mixture: Mixture, own: Tensor) -> Mixture:
+        p = mixture.p.double()
+        before, p = p.sum(0), p.clone()
+        p[row] = p[row].sum() * own.to(p)
+        after = p.sum(0)
+        prior = torch.where(before > 0, mixture.p_q * after / before.clamp_min(1e-30), after)
+        return remade(mixture, mixture.w, p, prior)
+
+    votes = change(model.votes, with_floor(soft.to(model.device), model.votes.p_q))
+    smoothed = (1 - part) * soft + part / len(soft)
+    density = change(model.density, smoothed) if model.is_joint else model.density
+    return renewed(with_mixtures(model, votes, density))
 
 
 def with_class_prior(model: FittedModel, prior: Mapping[Any, float] | ArrayLike) -> FittedModel:
@@ -123,17 +106,14 @@ def with_class_prior(model: FittedModel, prior: Mapping[Any, float] | ArrayLike)
 def _prior_weights(
     model: FittedModel, prior: Mapping[Any, float] | ArrayLike
 ) -> NDArray[np.float64]:
-    names = model.classes.tolist()
+    names, given = model.classes.tolist(), prior
     if isinstance(prior, Mapping):
-        if sorted(map(str, prior)) != sorted(map(str, names)):
+        if set(prior) != set(names):
             raise ValueError(
                 f"prior must name every class once, {names}, got {list(prior)}: "
                 "weights are relative, so pass all of them"
             )
-        place = as_numpy(model.columns_of(list(prior))).tolist()
-        given: Any = [weight for _, weight in sorted(zip(place, prior.values(), strict=True))]
-    else:
-        given = prior
+        given = [prior[name] for name in names]
     try:
         weights = as_numpy(given).astype(np.float64)
     except (TypeError, ValueError):
@@ -156,27 +136,6 @@ def directed(model: FittedModel, X: Any) -> Tensor:
             "direction: drop it"
         )
     return x
-
-
-def _edited(model: FittedModel, kept: Tensor, soft: Mapping[int, Tensor]) -> FittedModel:
-    """The model with these memories, and these soft labels (C+1,) in rows of p."""
-
-    def change(mixture: Mixture, labels: Mapping[int, Tensor]) -> Mixture:
-        before = mixture.p.double()
-        p, before = rows_of(before, kept), before.sum(0)
-        for row, label in labels.items():
-            p[row] = p[row].sum() * label.to(p)
-        after = p.sum(0)
-        prior = torch.where(before > 0, mixture.p_q * after / before.clamp_min(1e-30), after)
-        return remade(mixture, mixture.w[kept], p, prior, kept)
-
-    votes, density, part = model.votes, model.density, model.smoothing
-    floored = {row: with_floor(label.to(model.device), votes.p_q) for row, label in soft.items()}
-    if model.is_joint:
-        smoothed = {row: (1 - part) * label + part / len(label) for row, label in soft.items()}
-        density = change(density, smoothed)
-    behind = None if model.exemplars is None else model.exemplars.take(as_numpy(kept))
-    return renewed(with_mixtures(model, change(votes, floored), density).replace(exemplars=behind))
 
 
 def rows_of(p: Tensor, memories: Tensor) -> Tensor:

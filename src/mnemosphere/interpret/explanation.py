@@ -40,6 +40,8 @@ _LITTLE = 1.5  # by which memories may change the odds of a class where its freq
 _FEW = 0.1  # share of known rows that are further out, below which a row is unusual
 _SIMILAR = 3  # known rows that are shown
 _SIGNS = "\"'.,;:!?()"  # beside a word
+_NONE_ALIKE = "No memory resembles this row"
+_MIXED = "Memories that resemble this row hold, taken together, about the mix of all training rows"
 _DECIDES = 0.1  # share of the vote with which a memory takes part in the choice of these
 
 
@@ -244,7 +246,9 @@ class Explanation(Shown):
         return len(self.proba)
 
     def __getitem__(self, row: int) -> list[Reason]:
-        names = [*self.classes.tolist(), None]
+        names, typical = [*self.classes.tolist(), None], self.typical_rows
+        if typical is None:
+            typical = np.full((*self.memory.shape, 0), -1)
         return [
             Reason(
                 memory=int(self.memory[row, j]),
@@ -252,16 +256,13 @@ class Explanation(Shown):
                 overlap=float(self.overlap[row, j]),
                 label=names[int(self.soft_label[row, j].argmax())],
                 label_weight=float(self.soft_label[row, j].max()),
-                typical_rows=self._typical(row, j),
+                typical_rows=tuple(
+                    name for name in typical[row, j].tolist() if name not in (-1, "")
+                ),
                 n_alike=int(self.n_alike[row, j]),
             )
             for j in range(self.memory.shape[1])
         ]
-
-    def _typical(self, row: int, j: int) -> tuple[Any, ...]:
-        if self.typical_rows is None:
-            return ()
-        return tuple(name for name in self.typical_rows[row, j].tolist() if name not in (-1, ""))
 
     def __iter__(self) -> Iterator[list[Reason]]:
         return (self[row] for row in range(len(self)))
@@ -353,8 +354,10 @@ class Explanation(Shown):
     def word_line(self, row: int) -> str:
         """The words that matter, for people; empty if there are none."""
         words = self.words(row)
-        told = [f"{middle_cut(word.strip(_SIGNS) or word, _SHORT)} {pull:+.2f}" for word, pull in words[:_SHOWN]
-                if abs(pull) >= _LEAST_PULL * abs(words[0][1])]  # fmt: skip
+        shown = [own for own in words[:_SHOWN] if abs(own[1]) >= _LEAST_PULL * abs(words[0][1])]
+        told = [
+            f"{middle_cut(word.strip(_SIGNS) or word, _SHORT)} {pull:+.2f}" for word, pull in shown
+        ]
         own, other = (self._called(c) for c in self._pair(row))
         return f"words for {own} (+) or {other} (-): {', '.join(told)}" if told else ""
 
@@ -403,7 +406,7 @@ class Explanation(Shown):
         -------
         pandas.DataFrame
             One line for each row and memory, with the name of the row, its predicted class and
-            probability, the rank of the memory and the attributes of `Reason`.
+            probability, the rank of the memory, the attributes of `Reason`, and the known rows most like it.
 
         Examples
         --------
@@ -412,24 +415,13 @@ class Explanation(Shown):
         (0, 1)
         """
         predicted, probability = self.predicted, self.probability
-        return import_extra("pandas").DataFrame(
-            [
-                {
-                    "row": self.names[row],
-                    "predicted": plain(predicted[row]),
-                    "probability": float(probability[row]),
-                    "rank": rank,
-                    "name": reason.name,
-                    **vars(reason),
-                }
-                for row, reasons in enumerate(self)
-                for rank, reason in enumerate(reasons, start=1)
-            ]
-        )
-
-    def familiarity(self, row: int) -> str:
-        """How familiar a row is, among the known rows that calibrate the model; empty without them."""
-        return familiar(float(self.further_out[row]))
+        lines = [
+            {"row": self.names[row], "predicted": plain(predicted[row]), "rank": rank,
+             "probability": float(probability[row]), "name": reason.name, **vars(reason),
+             "similar_rows": [own._asdict() for own in self.similar_rows(row)]}
+            for row, reasons in enumerate(self) for rank, reason in enumerate(reasons, start=1)
+        ]  # fmt: skip
+        return import_extra("pandas").DataFrame(lines)
 
     def title(self, row: int, name: str | None = None) -> str:
         """What a row is taken for, the classes after that, and how familiar it is."""
@@ -440,7 +432,7 @@ class Explanation(Shown):
         name = f"row {self.names[row]}" if name is None else name
         if self.texts is not None:
             name += f" {short_text(self.texts[row])}"
-        known, why = self.familiarity(row), self.rejected[row]
+        known, why = familiar(float(self.further_out[row])), self.rejected[row]
         if why is not None and not why.startswith("undecided"):
             return f"{name}: {why}: no answer; the nearest guess is {classes}"
         top, second = self.proba[row, order[:2]] if len(order) > 1 else (1.0, 0.0)
@@ -460,14 +452,9 @@ class Explanation(Shown):
         """What a reader has to know first, if no memory or no column decided; else empty."""
         resembles_none = self.uniform_share[row] > _HALF
         if self.frequencies_decide[row]:
-            return (
-                "No memory resembles this row: class frequencies decide."
-                if resembles_none
-                else "The memories that resemble this row hold, taken together, about the same mix "
-                "of classes as all training rows: class frequencies decide."
-            )
+            return f"{_NONE_ALIKE if resembles_none else _MIXED}: class frequencies decide."
         share = percent(self.uniform_share[row])
-        told = f"No memory resembles this row: the uniform component has {share} of the vote."
+        told = f"{_NONE_ALIKE}: the uniform component has {share} of the vote."
         return told if resembles_none else ""
 
     def column_table(self, row: int, width: int = 100) -> Table:
@@ -496,16 +483,14 @@ class Explanation(Shown):
     def turning(self, row: int) -> str:
         """Which columns alone would put the runner-up ahead, if they had its typical value."""
         found, lines = self._pulls(row), self.model.columns.user_columns
-        names, other = (
-            [lines[j].name for j in found.order() if found.odds[j] < 0],
-            self._pair(row)[1],
-        )
+        names = [lines[j].name for j in found.order() if found.odds[j] < 0]
+        other = self._called(self._pair(row)[1])
         if not names:
-            return f"No column alone would put {self._called(other)} ahead."
+            return f"No column alone would put {other} ahead."
         told = ", or ".join(middle_cut(name, _LONG) for name in names[:_FIRST])
         left = len(names) - _FIRST
         more = f", or {left} other{'s' * (left > 1)}" if left > 0 else ""
-        return f"One column would do to put {self._called(other)} ahead: {told}{more}."
+        return f"One column would do to put {other} ahead: {told}{more}."
 
     def memory_line(self, row: int) -> str:
         """The memories that decided: what they say, their shares, how often they were right."""
@@ -608,9 +593,7 @@ class Explanation(Shown):
             return feature_figure(self.pulls(row), decision, figure=figure)
         named = self.typical_rows is not None and self.typical_rows.dtype == object
         if image_shape is None and named:
-            texts = [
-                [str(name) for name in self._typical(row, j)] for j in range(len(self.share[row]))
-            ]
+            texts = [[str(name) for name in reason.typical_rows] for reason in self[row]]
             return typical_rows(texts, decision, figure=figure)
         return explanation_strip(
             np.asarray(self.rows[row]), self.memories[row], decision, image_shape, figure=figure

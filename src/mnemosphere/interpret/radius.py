@@ -41,14 +41,6 @@ _LEAST_WEIGHT = 1e-290
 _SHOWN = 20  # rows of the printed table
 
 
-class CertifiedAngles(NamedTuple):
-    """For each row: its class, the angle within which no other class is predicted, the nearest."""
-
-    label: Tensor  # (n,) int64, column of p
-    angle: Tensor  # (n,) float64, in [0, π]
-    other: Tensor  # (n,) int64, the class that the bound reaches first; −1 if there is one class
-
-
 @dataclass(frozen=True)
 class CertifiedRadius(Shown):
     """How far each row can move before its class can change: proven bounds; `print` shows a table.
@@ -82,20 +74,16 @@ class CertifiedRadius(Shown):
     def __len__(self) -> int:
         return len(self.radius)
 
-    def table(self) -> Table:
-        """One line per row, for people."""
-        return [
+    def parts(self, width: int, most: int | None = None) -> list[str | Table]:
+        """What the radius means, and a line per row, for people."""
+        table: Table = [
             {"row": self.names[k], "class": str(self.label[k]), "radius": f"{self.radius[k]:.4g}",
              "angle": f"{self.angle[k]:.4f}", "next class": str(self.other[k])}
-            for k in range(len(self))
+            for k in range(min(len(self), _SHOWN))
         ]  # fmt: skip
-
-    def parts(self, width: int, most: int | None = None) -> list[str | Table]:
-        """What the radius means, and the table."""
-        more = len(self) - _SHOWN
-        table: list[str | Table] = [self.table()[:_SHOWN]] if len(self) else []
         told = "No row within the radius, the length of a change, gets another class."
-        return [told, *table, *([f"and {more} more rows"] if more > 0 else [])]
+        more = len(self) - _SHOWN
+        return [told, *[table] * bool(table), *[f"and {more} more rows"] * (more > 0)]
 
 
 def certified_radius(model: FittedModel, X: Any) -> CertifiedRadius:
@@ -141,7 +129,11 @@ def certified_radius(model: FittedModel, X: Any) -> CertifiedRadius:
         width = max(votes.n_memories, raw.shape[1], unit.shape[1])
         for rows in chunks(raw.shape[0], width, raw.device):
             x = raw[rows]
-            label, angle, other = bound.of_rows(x, unit[rows], lost[rows])
+            label, angle, other = bound.angles(unit[rows].double())
+            # A row without direction may get any class; one with gaps is not one point of the sphere.
+            angle = torch.where(lost[rows], 0.0, angle).masked_fill(x.isnan().any(1), torch.nan)
+            label = torch.where(lost[rows], votes.p_q[:-1].argmax(), label)
+            other = other.masked_fill(angle.isnan(), -1)
             radius = lengths(geometry.coordinates(x)) * angle.clamp_max(math.pi / 2).sin()
             rounding = 16 * (x.shape[1] + 1) * torch.finfo(torch.float64).eps
             found.append((angle, radius * (1 - rounding), label, other))
@@ -197,25 +189,15 @@ class Bound:
         across = (square - along.square()).clamp_min(0.0).add(self.product_error).sqrt()
         return _Terms(label, h - density, m, along, across)
 
-    def of_rows(self, x: Tensor, unit: Tensor, lost: Tensor) -> CertifiedAngles:
-        """Of rows x (B, N), which are `unit` on the sphere.
-
-        A row without direction, `lost`, gets the angle 0. A row with missing values gets NaN: its class is not
-        that of one point of the sphere.
+    def angles(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """(class (B,) as a column of p, angle in [0, π] within which no other class is predicted, the class
+        that the bound reaches first, −1 if there is one) of unit rows (B, N).
         """
-        label, angle, other = self.angles(unit.double())
-        partly = x.isnan().any(1)
-        label = torch.where(lost, self.params.p_q[:-1].argmax(), label)
-        angle = torch.where(lost, 0.0, angle).masked_fill(partly, torch.nan)
-        return CertifiedAngles(label, angle, other.masked_fill(partly, -1))
-
-    def angles(self, x: Tensor) -> CertifiedAngles:
-        """Of unit rows (B, N)."""
         terms = self.terms(x)
         along, across = terms.along, terms.across
         high = torch.full_like(along[:, :1], math.pi)
         if self.p.shape[1] == 1:
-            return CertifiedAngles(terms.label, high[:, 0], terms.label - 1)
+            return terms.label, high[:, 0], terms.label - 1
         turn, most = torch.atan2(across, along), torch.hypot(along, across) - along
 
         def move(r: Tensor) -> Tensor:
@@ -225,7 +207,7 @@ class Bound:
 
         angle, beyond = self.largest(terms, move, high)
         other = self._sums(terms, move(beyond)).argmax(1)
-        return CertifiedAngles(terms.label, angle, other)
+        return terms.label, angle, other
 
     def _sums(self, terms: _Terms, move: Tensor) -> Tensor:
         """Exp of the right side for every class but a, (B, C)."""

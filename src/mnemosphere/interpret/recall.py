@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +15,6 @@ from mnemosphere.fitted.model import FittedModel, Floats, as_numpy, check_whole,
 from mnemosphere.geometry.base import on_sphere
 from mnemosphere.model import retrieval
 from mnemosphere.model.gaps import fill_neutrally
-from mnemosphere.model.recall import Recall
 from mnemosphere.model.recall import recall as descend
 from mnemosphere.model.soft_labels import net_class_weights
 from mnemosphere.rows.containers import is_frame
@@ -94,7 +92,21 @@ def recall(
     >>> mn.interpret.recall(model, incomplete, steps=5, path=True).rows.shape[1:]
     (2, 4)
     """
-    found, restore = _recall(model, X, y, known, steps, record=path)
+    x, values, mask = _start(model, X, known)
+    mixing = model.geometry.mixing
+    found = descend(
+        model.density, x, steps=steps, record=path,
+        class_index=None if y is None else model.columns_of(y, x.shape[0]),
+        known=None if mask is None else model.geometry.per_coordinate(mask),
+        metric=None if mixing is None else mixing.to(x.device),
+    )  # fmt: skip
+
+    def restore(points: Tensor) -> Tensor:
+        rows = model.restore(points)
+        if mask is None or not model.geometry.has_curves:
+            return rows
+        return torch.where(mask, values.to(rows), rows)  # ranks lie between knots
+
     if path:
         assert found.path is not None and found.energies is not None  # noqa: PT018
         return RecallPath(
@@ -119,28 +131,6 @@ def _whole(model: FittedModel, numbers: Floats) -> Floats:
     """Numbers (n, N), whole ones in columns where training had no others."""
     seen = model.columns.observed
     return numbers if seen is None else np.where(seen[2] > 0, np.round(numbers), numbers)
-
-
-def _recall(
-    model: FittedModel, X: Any, y: Any, known: Any, steps: int, *, record: bool
-) -> tuple[Recall, Callable[[Tensor], Tensor]]:
-    """(the descent, what turns its points into rows)."""
-    x, values, mask = _start(model, X, known)
-    held = None if mask is None else model.geometry.per_coordinate(mask)
-    index = None if y is None else model.columns_of(y, x.shape[0])
-    mixing = model.geometry.mixing
-    found = descend(
-        model.density, x, class_index=index, known=held, steps=steps, record=record,
-        metric=None if mixing is None else mixing.to(x.device),
-    )  # fmt: skip
-
-    def restore(points: Tensor) -> Tensor:
-        rows = model.restore(points)
-        if mask is None or not model.geometry.has_curves:
-            return rows
-        return torch.where(mask, values.to(rows), rows)  # ranks lie between knots
-
-    return found, restore
 
 
 def _start(model: FittedModel, X: Any, known: Any) -> tuple[Tensor, Tensor, Tensor | None]:

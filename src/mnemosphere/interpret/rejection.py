@@ -21,7 +21,7 @@ A study of texts and images compares the first order with parts of it (docs/rese
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -53,11 +53,7 @@ _IMPOSSIBLE = -700.0  # log-probability: float64 has no smaller one
 _TRAINED = 0.5  # share of rows that were trained on, above which they are not held out
 _LEAST_ROWS = 20  # labeled rows that set a temperature
 _DRAWN = 1000  # rows that tell how rare reasons are, of a model that holds no others
-_TAIL, _BEYOND, _KNOTS = (
-    0.1,
-    5,
-    21,
-)  # share of rows in a tail, at least so many; ranks kept of others
+_TAIL, _BEYOND, _KNOTS = 0.1, 5, 21  # share of rows in a tail, at least so many; ranks of others
 _LEAST = 1e-3  # mean of a tail, in units of what is not in it
 _RATE = 0.05  # of rejected rows, if neither rate nor accuracy is asked for
 _DIGITS = 6  # of unit rows that may be equal
@@ -101,10 +97,8 @@ def calibrate(model: FittedModel, X: Any, y: Any = None, sample_weight: Any = No
     stored = model.stored(X)
     sketch = model.record.trained_rows
     if sketch is not None and share_known(stored, sketch) > _TRAINED:
-        warn_user(
-            "most of these rows were trained on, so that rates, coverages and accuracies will not "
-            "hold for new rows: calibrate with held-out rows"
-        )
+        told = "most of these rows were trained on, so promises will not hold for new rows"
+        warn_user(f"{told}: calibrate with held-out rows")
     weight = sample_weights(sample_weight, stored.n_rows, stored.device)
     kept = torch.ones(stored.n_rows, dtype=torch.bool) if weight is None else (weight > 0).cpu()
     index, outside = torch.full((stored.n_rows,), -1), torch.zeros_like(kept)
@@ -162,11 +156,11 @@ def _calibrated(
     """
     scored = model.at(temperature)
     tails = _tails(scored)
-    read, known = _Reading.of(scored, own, tails), truth >= 0
+    read, known = _reading(scored, own, tails), truth >= 0
     log_p, doubt = as_numpy(read.log_p), read.doubt[known]
     best, others = log_p.argmax(1), np.zeros(0)
     if outside.n_rows:
-        others = _Reading.of(scored, outside, tails).doubt
+        others = _reading(scored, outside, tails).doubt
     return model.replace(calibration=Calibration(
         tails, np.sort(as_numpy(read.reasons[:, 0])), np.sort(read.score),
         -log_p[known, truth[known]], np.append(doubt, others),
@@ -251,10 +245,7 @@ def held_out(model: FittedModel) -> Calibration:
     """The scores of held-out rows; ValueError if there are none."""
     found = model.calibration
     if found is None:
-        raise ValueError(
-            "not calibrated since fit or the last edit of its votes: call calibrate(X, y) with "
-            "held-out rows"
-        )
+        raise ValueError("not calibrated since fit or the last edit: call calibrate(X, y)")
     return found
 
 
@@ -291,10 +282,11 @@ def rejection_threshold(scores: Floats, rate: float) -> float:
     scores = _numbers(scores)
     rank = _rank(rate, scores.size)
     if rank < 1:
-        raise ValueError(
-            f"a rate of {rate:g} needs at least {int(np.ceil(1 / rate)) - 1} held-out rows, got "
-            f"{scores.size}: pass more rows or a larger rate"
+        least, got = (
+            int(np.ceil(1 / rate)) - 1,
+            f"got {scores.size}: pass more rows or a larger rate",
         )
+        raise ValueError(f"a rate of {rate:g} needs at least {least} held-out rows, {got}")
     found = np.sort(scores)[-rank]
     return float(found + _margin(scores, found))
 
@@ -307,9 +299,9 @@ def _check_shares(**given: float) -> None:
 
 def _numbers(scores: Any) -> NDArray[np.float64]:
     """Scores as an array (n,); ValueError if one is NaN."""
-    found = np.asarray(scores, dtype=np.float64)
-    if found.ndim != 1 or np.isnan(found).any():
-        got = f"shape {found.shape}" if found.ndim != 1 else f"{np.isnan(found).sum()} NaN"
+    found, n_gaps = np.asarray(scores, dtype=np.float64), np.isnan(scores).sum()
+    if found.ndim != 1 or n_gaps:
+        got = f"shape {found.shape} with {n_gaps} NaN"
         raise ValueError(f"scores must be one number per row, got {got}: drop rows without score")
     return found
 
@@ -364,16 +356,12 @@ def accuracy_threshold(
     _check_shares(accuracy=accuracy, confidence_level=confidence_level)
     scores, right = _numbers(scores), np.asarray(right)
     if right.shape != scores.shape or not np.isin(right, (0, 1)).all():
-        raise ValueError(
-            f"right must be {len(scores)} truth values, one per score, got shape {right.shape} of "
-            f"{right.dtype}"
-        )
+        got = f"shape {right.shape} of {right.dtype}"
+        raise ValueError(f"right must be {len(scores)} truth values, one per score, got {got}")
     order = np.argsort(scores, kind="stable")
     ordered = scores[order]
     hits = np.append(0, np.cumsum(right.astype(np.int64)[order]))
-    limits = np.append(
-        ordered - _margin(scores, ordered), np.inf
-    )  # of the first k rows, k = 0 to n
+    limits = np.append(ordered - _margin(scores, ordered), np.inf)  # of the first k = 0 to n rows
     answered = np.searchsorted(ordered, limits, side="right")
 
     def bound(share_of_risk: float) -> Floats:
@@ -424,17 +412,16 @@ def novelty_threshold(model: FittedModel, rate: float = NOVEL) -> float | None:
     >>> clf.novelty_threshold_ > 0
     True
     """
-    found = model.calibration
-    if found is None or not found.novelty.size:
-        return None
-    return rejection_threshold(found.novelty, max(rate, 1 / (found.novelty.size + 1)))
+    return None if model.calibration is None else _supported(model.calibration.novelty, rate)
 
 
 def default_limit(model: FittedModel) -> float | None:
     """The rejection score above which exports reject: at a rate of 5%, or what few held-out rows support."""
-    found = model.calibration
-    inside = np.zeros(0) if found is None else found.inside
-    return rejection_threshold(inside, max(_RATE, 1 / (inside.size + 1))) if inside.size else None
+    return None if model.calibration is None else _supported(model.calibration.inside, _RATE)
+
+
+def _supported(scores: Floats, rate: float) -> float | None:
+    return rejection_threshold(scores, max(rate, 1 / (scores.size + 1))) if scores.size else None
 
 
 def rejection_reasons(model: FittedModel, X: Any) -> tuple[Tensor, Tensor]:
@@ -459,38 +446,25 @@ def upper_tails(tails: Tails, reasons: Tensor) -> Tensor:
     return tails.level * filled.mean(2) + beyond
 
 
-@dataclass(frozen=True)
-class _Reading:
+class _Reading(NamedTuple):
     """What is known of rows, at one temperature."""
 
     log_p: Tensor  # (n, C)
     reasons: Tensor  # (n, 3)
     tails: NDArray[np.float64]  # (n, 3)
     outside: NDArray[np.bool_]  # which rows are more like rows out of scope than like any class
+    novel: NDArray[np.bool_]  # which are unlike all known ones, whatever accuracy is asked for
+    score: NDArray[np.float64]  # the order of a rate
+    doubt: NDArray[np.float64]  # the order of an accuracy: log-odds against the most probable class
 
-    @classmethod
-    def of(cls, model: FittedModel, X: Any, tails: Tails) -> Self:
-        reasons, log_p = rejection_reasons(model, X)
-        own, told = upper_tails(tails, reasons), log_p[:, :-1].log_softmax(1)
-        return cls(told, reasons, as_numpy(own), as_numpy(_outside(model, log_p)))
 
-    @property
-    def score(self) -> NDArray[np.float64]:
-        """The order of a rate."""
-        return np.where(self.outside, np.inf, np.linalg.norm(self.tails, axis=1))
-
-    @property
-    def novel(self) -> NDArray[np.bool_]:
-        """Which rows are unlike all known ones, whatever accuracy is asked for."""
-        found: NDArray[np.bool_] = self.tails[:, 0] > -np.log(NEVER)
-        return found
-
-    @property
-    def doubt(self) -> NDArray[np.float64]:
-        """The order of an accuracy: log-odds against the most probable class."""
-        best, place = self.log_p.max(1)
-        against = self.log_p.scatter(1, place[:, None], _IMPOSSIBLE).logsumexp(1)
-        return np.where(self.outside | self.novel, np.inf, as_numpy(against - best))
+def _reading(model: FittedModel, X: Any, tails: Tails) -> _Reading:
+    reasons, log_p = rejection_reasons(model, X)
+    own, outside = as_numpy(upper_tails(tails, reasons)), as_numpy(_outside(model, log_p))
+    novel = own[:, 0] > -np.log(NEVER)
+    score = np.where(outside, np.inf, np.linalg.norm(own, axis=1))
+    doubt = np.where(outside | novel, np.inf, as_numpy(reasons[:, 1]))
+    return _Reading(log_p[:, :-1].log_softmax(1), reasons, own, outside, novel, score, doubt)
 
 
 def _outside(model: FittedModel, log_p: Tensor) -> Tensor:
@@ -521,7 +495,7 @@ def rejection_score(model: FittedModel, X: Any) -> Floats:
     (60,)
     """
     held = held_out(model)
-    score = _Reading.of(model.at(held.temperature), X, held.tails).score
+    score = _read(model, X, held)[0].score
     found: Floats = like(X, torch.from_numpy(score))
     return found
 
@@ -700,7 +674,7 @@ def familiarity(model: FittedModel, X: Placed) -> Familiarity:
 def _read(model: FittedModel, X: Any, held: Calibration) -> tuple[_Reading, Tensor]:
     """(What is known of rows at the temperature of the calibration, log P(y|x) at that of the model)."""
     own = model.at(held.temperature)
-    read = _Reading.of(own, X, held.tails)
+    read = _reading(own, X, held.tails)
     return read, read.log_p if own is model else model.log_proba(X)
 
 

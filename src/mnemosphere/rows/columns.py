@@ -272,7 +272,6 @@ class Columns:
     names: tuple[str, ...] | None = None  # of the columns; None: of an array
     # of a frame whose columns are not all numbers, or of texts alone; else ()
     each: tuple[Column, ...] = ()
-    renamed: tuple[str, ...] | None = None  # names of the numbers that the user gave afterwards
     encoder: TextEncoder | None = None  # of columns of texts
     # least and largest number in training, and 1 if all were whole; None if unknown
     observed: Floats | None = field(default=None, compare=False)
@@ -282,7 +281,7 @@ class Columns:
     @cached_property
     def user_columns(self) -> list[UserColumn]:
         """The columns that count, as a user has them: a category is one."""
-        if self.each and self.renamed is None and not self.is_texts:
+        if self.each and not self.is_texts:
             return self._encoded
         return [
             UserColumn.of(Column(name, "number"), k + 1) for k, name in enumerate(self.shown_names)
@@ -298,8 +297,6 @@ class Columns:
     @property
     def number_names(self) -> list[str] | None:
         """Names of the numbers that a row consists of, (N,); None if nobody gave them any."""
-        if self.renamed is not None:
-            return list(self.renamed)
         if self.each and not self.is_texts:
             return [name for column in self.each for name in column.number_names]
         return None if self.names is None or self.is_texts else list(self.names)
@@ -373,7 +370,7 @@ class Columns:
     def part(self, *, vectors: bool) -> Self:
         """The columns of vectors, or the others."""
         own = tuple(column for column in self.each if (column.kind in VECTORS) == vectors)
-        return replace(self, n_columns=len(own), each=own, renamed=None, observed=None)
+        return replace(self, n_columns=len(own), each=own, observed=None)
 
     def with_odds(
         self, odds: Iterable[NDArray[Any]], counts: Iterable[NDArray[Any]], classes: Sequence[Any]

@@ -1,4 +1,4 @@
-"""What held-out rows say of each memory: how often it is right, and how new rows differ from them."""
+"""How new rows differ from those that the fit held out."""
 
 from __future__ import annotations
 
@@ -6,80 +6,24 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy.stats import chi2_contingency, fisher_exact, ks_2samp
 
 from mnemosphere.base.text import Shown, Table
 from mnemosphere.fitted.exemplars import middle
 from mnemosphere.fitted.model import FittedModel, Floats, as_numpy
-from mnemosphere.interpret.discovery import ProposedClass, discover
 from mnemosphere.interpret.rejection import (
     UNLIKE,
     held_out,
     known_rows,
     novelty_threshold,
     owners,
-    rejection_score,
 )
 from mnemosphere.model.mixture import memory_name
 
 _LEVEL = 0.01  # at which a difference counts
-_FEWEST = 20  # rows that are grouped
 _WIDE = 100  # numbers of a column, a text, say, from which its values are not compared
 _PLURAL = {"memory": "memories", "column": "columns"}
-
-
-def records(model: FittedModel) -> NDArray[np.int64]:
-    """(P, 3) as `Calibration` has them; zeros if nothing is known."""
-    found = model.calibration
-    return np.zeros((model.n_memories, 3), np.int64) if found is None else found.record
-
-
-def weak_spots(model: FittedModel, X: Any = None, n_rows: int = 3) -> list[dict[str, Any]]:
-    """List the memories, those first that were least often right on held-out rows.
-
-    Parameters
-    ----------
-    model : FittedModel
-        A fitted classifier.
-    X : array-like of shape (n, N), default None
-        Rows without labels, of which some could be labeled.
-    n_rows : int, default 3
-        How many of them to name for each memory.
-
-    Returns
-    -------
-    list of dicts
-        "memory", "label", "held_out" (rows), "right", "confused_with", "typical_rows", and with X
-        "to_label": numbers of its rows with the highest rejection scores.
-
-    Examples
-    --------
-    >>> spots = mn.interpret.weak_spots(model)
-    >>> sorted(spots[0])
-    ['confused_with', 'held_out', 'label', 'memory', 'right', 'typical_rows']
-    """
-    count, right, other = records(model).T
-    # One row of the mean accuracy is added, so that few rows do not decide.
-    mean = (right.sum() + 1) / (count.sum() + 1)
-    order = np.argsort((right + mean) / (count + 1), kind="stable")
-    labels = [*model.classes.tolist(), None]
-    best = as_numpy(model.votes.p[1:].argmax(1))
-    typical = None if model.exemplars is None else model.exemplars.as_lists()
-    lines: list[dict[str, Any]] = [
-        {"memory": memory_name(m), "label": labels[best[m]], "held_out": int(count[m]),
-         "right": int(right[m]), "confused_with": labels[other[m]] if count[m] > right[m] else None,
-         "typical_rows": [] if typical is None else typical[m]}
-        for m in order.tolist() if model.standing[m] == m
-    ]  # fmt: skip
-    if X is not None:
-        owner, score = owners(model, X), as_numpy(rejection_score(model, X))
-        ranked = np.argsort(-score, kind="stable")
-        for line in lines:
-            own = ranked[owner[ranked] == int(line["memory"][1:])]
-            line["to_label"] = own[:n_rows].tolist()
-    return lines
 
 
 @dataclass(frozen=True)
@@ -98,10 +42,6 @@ class Drift(Shown):
         Smirnov's (of categories, chi-square), corrected alike. Empty if the model keeps no rows of a table.
     unlike : dict
         The same as of memories for rows unlike all known ones.
-    proposed : list of ProposedClass
-        Groups among those rows, if there are more of them than expected; numbers are those of X.
-    level : float
-        The level of the tests, 0.01.
 
     Examples
     --------
@@ -113,26 +53,24 @@ class Drift(Shown):
     memories: list[dict[str, Any]]
     columns: list[dict[str, Any]]
     unlike: dict[str, Any]
-    proposed: list[ProposedClass]
-    level: float = _LEVEL
 
     @property
     def changed(self) -> list[dict[str, Any]]:
         """The memories whose share has changed."""
-        return [own for own in self.memories if own["p"] < self.level]
+        return [own for own in self.memories if own["p"] < _LEVEL]
 
     @property
     def changed_columns(self) -> list[dict[str, Any]]:
         """The columns whose values have changed."""
-        return [own for own in self.columns if own["p"] < self.level]
+        return [own for own in self.columns if own["p"] < _LEVEL]
 
     @property
     def drifted(self) -> bool:
         """Whether anything has changed."""
-        return bool(self.changed or self.changed_columns) or self.unlike["p"] < self.level
+        return bool(self.changed or self.changed_columns) or self.unlike["p"] < _LEVEL
 
     def parts(self, width: int, most: int | None = None) -> list[str | Table]:
-        """What has changed, and proposals."""
+        """What has changed."""
         parts: list[str | Table] = []
         for name, kind, every, lines in (
             ("column", "values", self.columns, self.changed_columns), ("memory", "a share", self.memories, self.changed)
@@ -143,12 +81,7 @@ class Drift(Shown):
                 for own in [*[self.unlike] * (name == "memory"), *lines[:most]]
             ]
             parts += [table] * bool(table)
-        groups = [
-            f"{len(own.rows)} rows may be a new class, nearest to {own.nearest}: rows "
-            + ", ".join(map(str, own.rows[:3].tolist()))
-            for own in self.proposed
-        ]
-        return [*parts, *groups]
+        return parts
 
 
 def compare(model: FittedModel, X: Any) -> Drift:
@@ -167,7 +100,7 @@ def compare(model: FittedModel, X: Any) -> Drift:
     Returns
     -------
     Drift
-        Shares of memories and of rows unlike all known ones, columns, and proposals for new classes.
+        Shares of memories and of rows unlike all known ones, and columns.
 
     Examples
     --------
@@ -197,15 +130,8 @@ def compare(model: FittedModel, X: Any) -> Drift:
         {"memory": name, "label": label, "known": a / n, "new": b / k, "p": own}
         for (name, label), (a, n, b, k), own in zip(names, counts, p, strict=False)
     ]
-    proposed: list[ProposedClass] = []
-    rows = np.flatnonzero(strange)
-    if p[0] < _LEVEL and len(rows) >= _FEWEST:
-        for own in discover(model, stored.take(torch.from_numpy(rows))):
-            proposed.append(ProposedClass(rows[own.rows], own.overlap, own.nearest))
-    memories, columns = (
-        sorted(own, key=lambda own: float(own["p"])) for own in (lines[1:], columns)
-    )
-    return Drift(memories, columns, lines[0], proposed)
+    memories, columns = (sorted(own, key=lambda own: own["p"]) for own in (lines[1:], columns))
+    return Drift(memories, columns, lines[0])
 
 
 def _columns(model: FittedModel, new: NDArray[np.float64]) -> list[dict[str, Any]]:
