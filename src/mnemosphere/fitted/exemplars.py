@@ -52,9 +52,9 @@ def find_exemplars(
         stored, weight = stored.take(kept), weight[kept]
     x, lost = on_sphere(stored, geometry, votes.w.dtype)
     place = (~lost).nonzero()[:, 0]
-    nobody = np.full((votes.n_memories, TYPICAL), -1)
+    found = np.full((votes.n_memories, TYPICAL), -1)
     if place.shape[0] == 0:
-        return Exemplars(nobody, np.zeros(votes.n_memories))
+        return Exemplars(found, np.zeros(votes.n_memories))
     x = x if place.shape[0] == x.shape[0] else x[place]
     weight = weight[place.cpu()].to(x.device, torch.float64)
     support = torch.zeros(votes.n_memories, dtype=torch.float64, device=x.device)
@@ -73,7 +73,6 @@ def find_exemplars(
         best, order = torch.cat([best, here]).topk(TYPICAL, dim=0)
         number = names.gather(0, order)
     number = torch.where(best > 0, number, -1)
-    found = nobody.copy()
     taken = number.T.cpu()
     found[(taken >= 0).numpy()] = stored.row_ids(place.cpu()[taken[taken >= 0]])
     # Where only some rows were looked at, or some have no direction, they stand for all.
@@ -81,16 +80,12 @@ def find_exemplars(
     values = sample = None
     if columns is not None and readable(columns.shown_names):
         table, each = as_numpy(stored.values)[as_numpy(place)].astype(float), as_numpy(weight)
-        nearest, whose, categories = (
-            as_numpy(number.T),
-            as_numpy(owner),
-            columns.multi_number_categories,
-        )
+        nearest, whose = as_numpy(number.T), as_numpy(owner)
         values = np.empty((votes.n_memories, table.shape[1]))
         for m, some in enumerate(nearest):
             own = np.flatnonzero(whose == m)
             own = own if len(own) else some[some >= 0]  # no row has most of its share here
-            values[m] = middle(table[own], each[own], categories)
+            values[m] = middle(table[own], each[own], columns.multi_number_categories)
         ranks = (np.arange(min(_KEPT, len(table))) + 0.5) / min(_KEPT, len(table)) * each.sum()
         sample = table[np.searchsorted(each.cumsum(), ranks)]
     return Exemplars(found, (support * scale).cpu().numpy(), values=values, sample=sample)

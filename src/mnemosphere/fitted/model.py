@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from numbers import Integral
-from typing import Any, Literal, NamedTuple, ParamSpec, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -48,7 +48,6 @@ from mnemosphere.training.lineage import Lineage
 from mnemosphere.training.solver import SolverState
 
 Floats = NDArray[np.floating[Any]]
-_P = ParamSpec("_P")
 _NAMED = 10  # classes that a model names of itself
 _FEW_HELD = 19  # held-out rows of a class, with fewer of which a rate of 5% promises nothing of it
 
@@ -331,10 +330,8 @@ class FittedModel:
 
     def changed(self, votes: Mixture, density: Mixture, **kept: Any) -> Self:
         """A copy with other parameters, without all that was found by the old ones but is not kept."""
-        gone: dict[str, Any] = dict.fromkeys(
-            ("calibration", "held", "exemplars", "lineage", "stream")
-        )
-        return replace(self, votes=votes, density=density, **gone | kept)
+        gone = dict.fromkeys(("calibration", "held", "exemplars", "lineage", "stream"))
+        return replace(self, votes=votes, density=density, **{**gone, **kept})
 
     # What there is to read.
 

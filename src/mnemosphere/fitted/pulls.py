@@ -237,9 +237,8 @@ def _values(column: Floats) -> tuple[Floats, Floats]:
     known = column[~np.isnan(column).any(1)]
     values, counts = np.unique(known, axis=0, return_counts=True)
     if len(values) <= _VALUES or column.shape[1] > 1:
-        most = np.sort(np.argsort(-counts, kind="stable")[:_VALUES])[
-            :: 1 if column.shape[1] == 1 else -1
-        ]
+        most = np.sort(np.argsort(-counts, kind="stable")[:_VALUES])
+        most = most if column.shape[1] == 1 else most[::-1]
         return values[most], counts[most].astype(float)
     at = np.quantile(known[:, 0], np.linspace(0, 1, _VALUES), method="inverted_cdf")
     values = np.unique(at)
@@ -277,11 +276,7 @@ def typical_of_classes(
     rest = prior_share(votes)[1][1:]  # (P, C), without what repeats the class frequencies
     own = torch.nn.functional.one_hot(rest.argmax(1), rest.shape[1])
     rest = torch.where(own.sum(0) > 0, rest * own, votes.labels[1:, :-1]).log().T  # (C, P)
-    found, categories = (
-        np.empty((*classes.shape, rows.shape[1])),
-        model.columns.multi_number_categories,
-    )
-    start = 0
+    found, start = np.empty((*classes.shape, rows.shape[1])), 0
     for x, lost in model.unit_rows(placed or X, votes.w.dtype):
         part = slice(start, start := start + len(lost))
         said = scores(votes, overlaps(votes, x))[:, 1:]  # (B, P)
@@ -289,5 +284,5 @@ def typical_of_classes(
         weight = as_numpy((said[:, None] + rest.to(said)[classes[part]]).softmax(2))  # (B, k, P)
         for b, each in enumerate(weight, part.start):
             known = known_values(model, as_numpy(rows[b]))
-            found[b] = [middle(known, own, categories) for own in each]
+            found[b] = [middle(known, own, model.columns.multi_number_categories) for own in each]
     return found

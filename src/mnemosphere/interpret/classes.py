@@ -97,27 +97,25 @@ def extend(
     def without(fold: Tensor) -> FittedModel:
         return _imprint(wide, column, x[~fold], None, weight, part)
 
-    own = _known(found, x, column, called_rows(np.arange(len(x)), texts, X))
-    return renewed(_with_known(found, own, x, without if len(x) > 1 else None))
+    names = called_rows(np.arange(len(x)), texts, X)
+    return renewed(_holding(found, x, column, names, without if len(x) > 1 else None))
 
 
-def _known(model: FittedModel, x: Tensor, column: int, names: NDArray[Any]) -> HeldOut:
-    """Unit rows x (n, N) of a class, to be shown, which no rate holds by."""
+def _holding(
+    model: FittedModel, x: Tensor, column: int, names: NDArray[Any],
+    without: Callable[[Tensor], FittedModel] | None = None,
+) -> FittedModel:  # fmt: skip
+    """The model that also holds unit rows x (n, N) of a class; rates hold by them as each looks without its fold.
+
+    Without folds they are shown alone.
+    """
     names = names if names.dtype == object else np.array([f"added {own}" for own in names], object)
     zeros, held = torch.zeros(len(x), len(model.classes) + 2), model.held
-    return HeldOut(
+    own = HeldOut(
         x.float().cpu(), torch.full((len(x),), column), zeros[:, 1:], zeros[:, 0],
         model.votes.temperature if held is None else held.temperature,
         torch.full((len(x),), -1), names, zeros[:, 0] > 0,
     )  # fmt: skip
-
-
-def _with_known(
-    model: FittedModel, own: HeldOut, x: Tensor,
-    without: Callable[[Tensor], FittedModel] | None = None,
-) -> FittedModel:  # fmt: skip
-    """The model that also holds these rows x (n, N); rates hold by them as each looks without its fold."""
-    held = model.held
     if held is None:
         return model.replace(held=own)
     if without is None:
@@ -175,9 +173,8 @@ def add_examples(model: FittedModel, X: Any, y: Any) -> FittedModel:
         named = None if texts is None else [texts[k] for k in own]
         weight = _likeliest_weight(found, some, column)
         part = 0.0 if mass is None else len(own) / float(mass.sum())  # as many rows of training
-        names = called_rows(own, texts, X)
         found = _imprint(found, column, some, named, weight, part)
-        found = _with_known(found, _known(found, some, column, names), some)
+        found = _holding(found, some, column, called_rows(own, texts, X))
     return renewed(found)
 
 

@@ -23,6 +23,11 @@ from mnemosphere.model.mixture import memory_name
 
 _LEVEL = 0.01  # at which a difference counts
 _WIDE = 100  # numbers of a column, a text, say, from which its values are not compared
+_HEADS = {  # of a table, and how its cells are written
+    "label": ("label", ""), "known": ("known rows", ".1%"), "new": ("new rows", ".1%"),
+    "typical_known": ("typical before", ""), "typical_new": ("typical now", ""),
+    "missing_known": ("missing before", ".1%"), "missing_new": ("missing now", ".1%"),
+}  # fmt: skip
 _PLURAL = {"memory": "memories", "column": "columns"}
 
 
@@ -77,7 +82,13 @@ class Drift(Shown):
         ):  # fmt: skip
             parts.append(f"{len(lines)} of {len(every)} {_PLURAL[name]} have {kind} unlike before")
             table: Table = [
-                {"": own[name], **_shares(own), "p": f"{own['p']:.2g}"}
+                {
+                    "": own[name],
+                    **{
+                        head: format(own[k], form) for k, (head, form) in _HEADS.items() if k in own
+                    },
+                    "p": f"{own['p']:.2g}",
+                }
                 for own in [*[self.unlike] * (name == "memory"), *lines[:most]]
             ]
             parts += [table] * bool(table)
@@ -125,7 +136,7 @@ def compare(model: FittedModel, X: Any) -> Drift:
     p = _corrected([_p_value(*own) for own in counts] + [float(own["p"]) for own in columns])
     columns = [own | {"p": p} for own, p in zip(columns, p[len(counts) :], strict=True)]
     best = as_numpy(model.votes.p[1:].argmax(1))
-    names = [("unlike all known rows", None), *((memory_name(m), labels[best[m]]) for m in shown)]
+    names = [("unlike all known rows", ""), *((memory_name(m), labels[best[m]]) for m in shown)]
     lines = [
         {"memory": name, "label": label, "known": a / n, "new": b / k, "p": own}
         for (name, label), (a, n, b, k), own in zip(names, counts, p, strict=False)
@@ -166,22 +177,6 @@ def _columns(model: FittedModel, new: NDArray[np.float64]) -> list[dict[str, Any
 def _known(column: Floats) -> Floats:
     found: Floats = column[~np.isnan(column).any(1)]
     return found
-
-
-def _shares(own: dict[str, Any]) -> dict[str, str]:
-    """Of a line about a memory or a column."""
-    if "column" in own:
-        return {
-            "typical before": own["typical_known"],
-            "typical now": own["typical_new"],
-            "missing before": f"{own['missing_known']:.1%}",
-            "missing now": f"{own['missing_new']:.1%}",
-        }
-    return {
-        "label": str(own["label"] or ""),
-        "known rows": f"{own['known']:.1%}",
-        "new rows": f"{own['new']:.1%}",
-    }
 
 
 def _p_value(a: int, n: int, b: int, k: int) -> float:

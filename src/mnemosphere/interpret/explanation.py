@@ -232,12 +232,6 @@ class Explanation(Shown):
         return as_numpy(model.restore(x))
 
     @property
-    def memories(self) -> NDArray[Any]:
-        """The memories of each row, in the units of `rows`, ndarray of shape (n, k, N)."""
-        found: NDArray[Any] = self.model.memories[self.memory]
-        return found
-
-    @property
     def _order(self) -> NDArray[np.intp]:
         """(n, C) classes, the most probable first; among equals, as `predict` has them."""
         return np.argsort(-self.proba, axis=1, kind="stable")
@@ -362,15 +356,13 @@ class Explanation(Shown):
         return f"words for {own} (+) or {other} (-): {', '.join(told)}" if told else ""
 
     def _told(self, row: int, found: Pulls) -> list[Pull]:
-        given, (own, other), pulls = self._given(row), found.typical, found.pull.tolist()
-        lines, said = self.model.columns.user_columns, {}
+        given, lines, said = self._given(row), self.model.columns.user_columns, {}
+        own, other = found.typical
         if self.texts is not None and self.texts[row] is not None:
             said[self.model.columns.text_column] = short_text(self.texts[row])
         return [
-            Pull(
-                line.name, said.get(line.name, line.written(given)), line.written(own),
-                line.written(other), pulls[j],
-            )
+            Pull(line.name, said.get(line.name, line.written(given)), line.written(own),
+                 line.written(other), float(found.pull[j]))
             for j, line in ((j, lines[j]) for j in found.order())
         ]  # fmt: skip
 
@@ -595,9 +587,8 @@ class Explanation(Shown):
         if image_shape is None and named:
             texts = [[str(name) for name in reason.typical_rows] for reason in self[row]]
             return typical_rows(texts, decision, figure=figure)
-        return explanation_strip(
-            np.asarray(self.rows[row]), self.memories[row], decision, image_shape, figure=figure
-        )
+        w = self.model.memories[self.memory[row]]
+        return explanation_strip(self.rows[row], w, decision, image_shape, figure=figure)
 
 
 def familiar(further_out: float) -> str:

@@ -115,21 +115,19 @@ def calibrate(model: FittedModel, X: Any, y: Any = None, sample_weight: Any = No
     if not len(rows):
         raise ValueError("no row is left to calibrate by: pass rows of the known classes")
     own, out = (stored.take(some.to(stored.device)) for some in (rows, others))
-    return _calibrated(model, fitted, own, as_numpy(index[rows]), out)
+    return model.replace(calibration=_calibrated(model, fitted, own, as_numpy(index[rows]), out))
 
 
 def renewed(model: FittedModel) -> FittedModel:
     """The model, calibrated by training rows that it holds; not at all if it holds none."""
-    held = model.held
-    if held is None or not bool((held.scored & (held.column < len(model.classes))).any()):
+    if model.held is not None:
+        model = model.replace(held=_seen(model.held))
+    held, own = model.held, known_rows(model)
+    if held is None or own is None:
         return model.replace(calibration=None)
-    held = _seen(held)
-    model = model.replace(held=held)
-    scored = held.take(held.scored)
-    inside = scored.column < len(model.classes)
-    own, out = scored.take(inside), scored.take(~inside)
-    found = _calibrated(model, held.temperature, own, as_numpy(own.column), out).calibration
-    return model.replace(calibration=None if found is None else replace(found, fresh=False))
+    out = held.take(held.scored & (held.column == len(model.classes)))
+    found = _calibrated(model, held.temperature, own, as_numpy(own.column), out)
+    return model.replace(calibration=replace(found, fresh=False))
 
 
 def _seen(held: HeldOut) -> HeldOut:
@@ -149,7 +147,7 @@ def _seen(held: HeldOut) -> HeldOut:
 def _calibrated(
     model: FittedModel, temperature: float, own: Rows | HeldOut, truth: NDArray[np.int64],
     outside: Rows | HeldOut,
-) -> FittedModel:  # fmt: skip
+) -> Calibration:  # fmt: skip
     """By rows of classes (−1: of one that is not known), and rows of none of them.
 
     temperature: at which scores are taken.
@@ -161,12 +159,12 @@ def _calibrated(
     best, others = log_p.argmax(1), np.zeros(0)
     if outside.n_rows:
         others = _reading(scored, outside, tails).doubt
-    return model.replace(calibration=Calibration(
+    return Calibration(
         tails, np.sort(as_numpy(read.reasons[:, 0])), np.sort(read.score),
         -log_p[known, truth[known]], np.append(doubt, others),
         np.append((best == truth)[known], np.zeros(len(others), bool)).astype(np.int64),
         temperature, _record(scored, own, truth, best),
-    ))  # fmt: skip
+    )  # fmt: skip
 
 
 def _record(
@@ -539,14 +537,12 @@ class Rejections:
     @property
     def rejected(self) -> NDArray[np.bool_]:
         """Which rows are rejected."""
-        found: NDArray[np.bool_] = (self.score > self.limit) | np.isinf(self.score)
-        return found
+        return (self.score > self.limit) | np.isinf(self.score)
 
     @property
     def undecided(self) -> NDArray[np.bool_]:
         """Rejected rows that are like known ones, but between classes."""
-        found: NDArray[np.bool_] = self.rejected & ~self.unlike & ~self.outside
-        return found
+        return self.rejected & ~self.unlike & ~self.outside
 
     def said(self, ask: bool = False) -> NDArray[Any]:
         """The class of each row, None for a rejected one.
