@@ -54,14 +54,14 @@ def memory_table(model: FittedModel) -> Any:
     behind, held, n = model.exemplars, model.calibration, model.n_memories
     if behind is None:  # edited or streamed: nothing is known of the rows
         behind = Exemplars(np.full((n, TYPICAL), -1), np.full(n, np.nan))
-    support, names = added(behind.support), [*model.classes.tolist(), None]
+    support, names = added(behind.support), np.array([*model.classes.tolist(), None], dtype=object)
     record = (np.zeros((n, 3), np.int64) if held is None else held.record)[shown]
     features, typical = _strongest(model), behind.as_lists()
     return import_extra("pandas").DataFrame(
         {
             "name": [memory_name(m) for m in shown.tolist()],
             "n_alike": n_alike,
-            "label": np.array([names[k] for k in soft.argmax(axis=1)], dtype=object),
+            "label": names[soft.argmax(axis=1)],
             "soft_label": [
                 {name: float(v) for name, v in zip(names, row, strict=True) if v > 0}
                 for row in soft
@@ -73,7 +73,7 @@ def memory_table(model: FittedModel) -> Any:
             "typical_rows": [typical[m] for m in shown],
             "held_out": record[:, 0],
             "right": record[:, 1],
-            "confused_with": [names[k] if n > good else None for n, good, k in record],
+            "confused_with": np.where(record[:, 0] > record[:, 1], names[record[:, 2]], None),
         },
         index=shown,
     )
