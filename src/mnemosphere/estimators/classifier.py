@@ -631,8 +631,8 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         Returns
         -------
         Drift
-            Which memories have a different share of the rows, by an exact test; how many rows are unlike all
-            known ones; and groups of these, as proposals for new classes. It prints as a table.
+            Which memories have a different share of the rows, by an exact test, which columns other values, and
+            how many rows are unlike all known ones. It prints as a table.
 
         Examples
         --------
