@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 _DIGITS = tuple("0123456789")
-NAMES = ("mnist-small", "digits", "banking-small")
 # Images (n, rows, columns) and classes (n,) of the training and the test part.
 _Arrays = Sequence[NDArray[Any]]
 
@@ -82,14 +81,9 @@ def load_data(name: str) -> NamedData:
     >>> named.x_train.shape, named.image_shape
     ((1442, 64), (8, 8))
     """
-    if name not in NAMES:
-        raise ValueError(f"unknown data set {name!r}: try one of {', '.join(NAMES)}")
-    load = {
-        "mnist-small": _load_mnist_small,
-        "digits": _load_digits,
-        "banking-small": _load_banking_small,
-    }
-    return load[name]()
+    if name not in _LOAD:
+        raise ValueError(f"unknown data set {name!r}: try one of {', '.join(_LOAD)}")
+    return _LOAD[name]()
 
 
 def _load_mnist_small() -> NamedData:
@@ -131,3 +125,8 @@ def _named(name: str, arrays: _Arrays, class_names: tuple[str, ...]) -> NamedDat
         name, x_train.reshape(len(x_train), -1), y_train.astype(np.int64),
         x_test.reshape(len(x_test), -1), y_test.astype(np.int64), (rows, columns), class_names,
     )  # fmt: skip
+
+
+_LOAD = {
+    "mnist-small": _load_mnist_small, "digits": _load_digits, "banking-small": _load_banking_small
+}  # fmt: skip

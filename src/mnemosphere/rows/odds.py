@@ -59,9 +59,8 @@ class Odds:
     """What training rows tell of the levels of each category that has log-odds."""
 
     counts: list[Floats]  # (L, C) of each
-    tables: list[
-        Floats
-    ]  # (folds+1, L+1, K) log-odds by the rows of the other folds; at last, by all rows
+    # (folds+1, L+1, K) log-odds by the rows of the other folds; at last, by all rows
+    tables: list[Floats]
 
     @classmethod
     def learn(

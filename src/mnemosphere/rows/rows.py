@@ -127,11 +127,9 @@ class Rows:
         low = torch.full((self.n_features,), torch.inf, dtype=torch.float64, device=self.device)
         high, whole = -low, torch.ones_like(low, dtype=torch.bool)
         for _, x in self.chunks():
-            gaps = x.isnan() if has_gaps(x) else None  # nothing is learned from them
-            least, most = (
-                (x, x) if gaps is None
-                else (x.masked_fill(gaps, torch.inf), x.masked_fill(gaps, -torch.inf))
-            )  # fmt: skip
+            least = most = x
+            if has_gaps(x):  # nothing is learned from them
+                least, most = (x.masked_fill(x.isnan(), end) for end in (torch.inf, -torch.inf))
             low, high = torch.fmin(low, least.amin(0)), torch.fmax(high, most.amax(0))
             if bool(whole.any()):
                 some = x[:, whole]
@@ -271,13 +269,9 @@ def _sort_copies(rows: Rows) -> tuple[Tensor, Tensor]:
     if at.shape[0] == 0:
         return order, ~tied
     stored = rows.values
-    step = 1 << 16
-    parts = []
-    for start in range(0, at.shape[0], step):
-        here = at[start : start + step]
+    for here in torch.split(at, 1 << 16):
         one, other = (stored[order[i].to(stored.device)] for i in (here, here - 1))
-        parts.append(_same(one, other))
-    tied[at] = torch.cat(parts).to(tied.device)
+        tied[here] = _same(one, other).to(tied.device)
     if bool(tied[at].all()):
         return order, ~tied
     # Rounding of the projection hid a difference, in a feature of small numbers say.

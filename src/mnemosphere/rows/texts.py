@@ -6,11 +6,11 @@ model keeps its name and how many numbers a vector has, by which another one is 
 
 from __future__ import annotations
 
-import functools
 import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Self, cast
 
@@ -149,7 +149,7 @@ def _function(given: Any) -> Encode:
     )
 
 
-@functools.cache
+@cache
 def _packaged() -> Encode:
     """The encoder of the extra `text`; its weights and tokenizer lie in its own folder."""
     root = logging.getLogger()
@@ -175,12 +175,8 @@ def packaged_tokens() -> tuple[list[str], NDArray[Any], Callable[[str], list[int
     """
     own = getattr(_packaged(), "__self__")  # noqa: B009
     number = own.tokenizer.get_vocab()
-    tokens = sorted(number, key=number.__getitem__)
-    return (
-        tokens,
-        own.embedding,
-        lambda text: own.tokenizer.encode(text, add_special_tokens=False).ids,
-    )
+    cut = partial(own.tokenizer.encode, add_special_tokens=False)
+    return sorted(number, key=number.__getitem__), own.embedding, lambda text: cut(text).ids
 
 
 def _vectors(encode: Encode, texts: list[str]) -> NDArray[Any]:
