@@ -230,8 +230,7 @@ def quick_choice():
     """Choices and temperatures from few held-out rows, where no test looks at them closely."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(choice, "ROWS", 20)
-        patch.setattr(choice, "FOLDS", 3)
-        patch.setattr(choice, "FOLDED", 60)
+        patch.setattr(choice, "FOLDS", ((3, 60),))
         yield
 
 

@@ -74,6 +74,11 @@ ROW_CONSTRAINTS = CONSTRAINTS | {
 }
 
 
+def _reading(read: Callable[[FittedModel], Any], told: str) -> Any:
+    """A property: what `read` finds in the fitted model."""
+    return property(lambda self: read(self.model_), doc=told)
+
+
 def _predict(model: FittedModel, rows: Any) -> Any:
     best = like(rows, model.log_proba(rows).argmax(1))
     if not isinstance(best, Tensor):
@@ -91,10 +96,38 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
 
     model_: FittedModel = NOT_FITTED
 
-    @property
-    def n_features_in_(self) -> int:
-        """Number of columns of X."""
-        return self.model_.columns.n_columns
+    n_features_in_: int = _reading(lambda m: m.columns.n_columns, "Number of columns of X.")
+    history_: list[dict[str, Any]] = _reading(lambda m: m.record.history, "One dict for each pass.")
+    n_iter_: int = _reading(lambda m: len(m.record.history), "Number of passes.")
+    status_: str = _reading(lambda m: m.record.status, "How training ended.")
+    converged_: bool = _reading(lambda m: m.record.converged, "Whether training converged.")
+    classes_: NDArray[Any] = _reading(lambda m: m.classes, "Labels, or numbers of clusters, (C,).")
+    memories_: Floats = _reading(lambda m: m.memories, "Memories (P, N).")
+    n_memories_: int = _reading(lambda m: m.n_memories, "Number of memories P.")
+    class_weights_: Floats = _reading(
+        lambda m: as_numpy(m.votes.p), "Weight times soft label of each memory, (P+1, C+1)."
+    )
+    memory_prior_: Floats = _reading(
+        lambda m: as_numpy(m.votes.weights), "Weights of the memories, (P+1,)."
+    )
+    class_prior_: Floats = _reading(lambda m: as_numpy(m.votes.p_q), "Class frequencies (C+1,).")
+    beta_: float = _reading(lambda m: float(m.trained.beta), "Inverse temperature as trained.")
+    varsigma_: float = _reading(lambda m: m.trained.varsigma, "The regularizer ς.")
+    geometry_: str = _reading(lambda m: m.geometry.name, "How rows are put on the sphere.")
+    novelty_threshold_: float | None = _reading(
+        lambda m: interpret.rejection.novelty_threshold(m),
+        "The novelty score that about one held-out row in a hundred exceeds.",
+    )
+    search_: SearchTable = _reading(lambda m: SearchTable(m.record.search), "Trials of the search.")
+    lineage_: Lineage | None = _reading(lambda m: m.lineage, "The tree of splits.")
+    typical_rows_: NDArray[np.int64] | None = _reading(
+        lambda m: m.exemplars and m.exemplars.typical,
+        "Numbers of the training rows most typical of each memory, (P, 3).",
+    )
+    support_: Floats | None = _reading(
+        lambda m: m.exemplars and m.exemplars.support,
+        "How many training rows each memory answers for, (P,).",
+    )
 
     @property
     def feature_names_in_(self) -> NDArray[np.object_]:
@@ -103,98 +136,6 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         if names is None:
             raise AttributeError("feature_names_in_: the columns of X had no names")
         return np.array(names, dtype=object)
-
-    @property
-    def history_(self) -> list[dict[str, Any]]:
-        """One dict for each pass."""
-        return self.model_.record.history
-
-    @property
-    def n_iter_(self) -> int:
-        """Number of passes."""
-        return len(self.model_.record.history)
-
-    @property
-    def status_(self) -> str:
-        """How training ended."""
-        return self.model_.record.status
-
-    @property
-    def converged_(self) -> bool:
-        """Whether training converged."""
-        return self.model_.record.converged
-
-    @property
-    def classes_(self) -> NDArray[Any]:
-        """Labels, or numbers of clusters, (C,)."""
-        return self.model_.classes
-
-    @property
-    def memories_(self) -> Floats:
-        """Memories (P, N)."""
-        return self.model_.memories
-
-    @property
-    def n_memories_(self) -> int:
-        """Number of memories P."""
-        return self.model_.n_memories
-
-    @property
-    def class_weights_(self) -> Floats:
-        """Weight times soft label of each memory, (P+1, C+1)."""
-        return as_numpy(self.model_.votes.p)
-
-    @property
-    def memory_prior_(self) -> Floats:
-        """Weights of the memories, (P+1,)."""
-        return as_numpy(self.model_.votes.weights)
-
-    @property
-    def class_prior_(self) -> Floats:
-        """Class frequencies (C+1,)."""
-        return as_numpy(self.model_.votes.p_q)
-
-    @property
-    def beta_(self) -> float:
-        """Inverse temperature as trained."""
-        return float(self.model_.trained.beta)
-
-    @property
-    def varsigma_(self) -> float:
-        """The regularizer ς."""
-        return self.model_.trained.varsigma
-
-    @property
-    def geometry_(self) -> str:
-        """How rows are put on the sphere."""
-        return self.model_.geometry.name
-
-    @property
-    def novelty_threshold_(self) -> float | None:
-        """The novelty score that about one held-out row in a hundred exceeds."""
-        return interpret.rejection.novelty_threshold(self.model_)
-
-    @property
-    def search_(self) -> SearchTable:
-        """Trials of the search."""
-        return SearchTable(self.model_.record.search)
-
-    @property
-    def lineage_(self) -> Lineage | None:
-        """The tree of splits."""
-        return self.model_.lineage
-
-    @property
-    def typical_rows_(self) -> NDArray[np.int64] | None:
-        """Numbers of the training rows most typical of each memory, (P, 3)."""
-        exemplars = self.model_.exemplars
-        return None if exemplars is None else exemplars.typical
-
-    @property
-    def support_(self) -> Floats | None:
-        """How many training rows each memory answers for, (P,)."""
-        exemplars = self.model_.exemplars
-        return None if exemplars is None else exemplars.support
 
     def __getstate__(self) -> dict[str, Any]:
         """Settings, and the fitted model as the content of its file: plain data for every container."""
@@ -714,7 +655,6 @@ def saved_model(estimator: Any) -> FittedModel:
             f"a model file cannot hold a {type(estimator).__name__}, only a {' or a '.join(SAVED)}: use "
             "joblib"
         )
-    settings = kept_settings(estimator.get_params(deep=False))
-    del settings["device"]  # of this machine
-    model: FittedModel = estimator.model_
-    return replace(model, record=replace(model.record, settings=settings))
+    model: FittedModel = estimator._current()
+    del model.record.settings["device"]  # of this machine
+    return model

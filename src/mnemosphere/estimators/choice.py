@@ -21,7 +21,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -95,20 +95,12 @@ class Fold(NamedTuple):
     votes: Mixture
 
 
-@dataclass(frozen=True)
 class Evaluation:
     """Log-losses of one candidate on held-out rows."""
 
-    weight: Floats  # (rows,)
-    own: Floats  # the loss of each row at the best temperature
-    mean: float  # their mean
-    error: float  # its standard error
-    level: float  # the mean with one more row, of any class
-    temperature: float  # of the classes
-    folds: tuple[Fold, ...] = ()
-
-    @classmethod
-    def of(cls, losses: Floats, odd: Floats, weight: Floats, folds: tuple[Fold, ...] = ()) -> Self:
+    def __init__(
+        self, losses: Floats, odd: Floats, weight: Floats, folds: tuple[Fold, ...]
+    ) -> None:
         """From the losses of rows with their own labels, and with labels that have nothing to do with them.
 
         n rows without a mistake do not say that there is none: one more is counted, which is a held-out row
@@ -117,11 +109,12 @@ class Evaluation:
         n_rows, share = float(weight.sum() ** 2 / (weight @ weight)), weight / weight.sum()
         every = share @ (n_rows * losses + odd) / (n_rows + 1)
         best = int(np.argmin(every))
-        own = losses[:, best]
-        mean, error = _mean_and_error(own, weight)
-        level = max(0.0, float(every[best]))  # of one class, rounding may take it below 0
-        temperature = posterior_temperature(losses, weight)
-        return cls(weight, own, max(0.0, mean), error, level, temperature, folds)
+        self.weight, self.folds = weight, folds
+        self.own = losses[:, best]  # the loss of each row at the best temperature
+        mean, self.error = _mean_and_error(self.own, weight)
+        # Of one class, rounding may take the mean below 0, with one more row or without.
+        self.mean, self.level = max(0.0, mean), max(0.0, float(every[best]))
+        self.temperature = posterior_temperature(losses, weight)  # of the classes
 
     def held_out(self) -> tuple[Tensor, Tensor]:
         """(numbers of the held-out rows, the log of the votes for each class of models that have not seen them)."""
@@ -273,7 +266,7 @@ def directed(rows: Rows, weight: Tensor | None) -> list[str]:
     for geometry, least in ((Unit(), 2), (Center(), 3)):
         if rows.n_features >= least:
             x, lost = on_sphere(rows, geometry, torch.float64)
-            mass = torch.ones_like(lost, dtype=torch.float64) if weight is None else weight
+            mass = lost.new_ones(len(lost)).double() if weight is None else weight
             moved = (float((x - other).norm(dim=1).mean()) for other in found.values())
             same = any(far <= LEAST_MOVED for far in moved)
             if not same and float(mass[lost].sum()) <= MOST_LOST * float(mass.sum()):
@@ -281,22 +274,10 @@ def directed(rows: Rows, weight: Tensor | None) -> list[str]:
     return [*found]
 
 
-@dataclass(frozen=True)
 class _Scope:
     """What is open, and on how many rows it is tried."""
 
-    screen: list[Spec]  # what is tried first, simplest geometries first
-    noises: list[float]
-    first: int  # rows fitted in the screening
-    whole: int  # and on the path
-    held: int  # rows held out at a time
-    number: int  # of times
-    grows: bool  # whether there may be more memories
-    goes_on: bool  # whether there may be more cycles
-    plain: tuple[str, ...]  # geometries that only a clearly better one replaces
-
-    @classmethod
-    def of(cls, sample: Sample, settings: Settings) -> Self:
+    def __init__(self, sample: Sample, settings: Settings) -> None:
         """Of these rows; without a search, one candidate."""
         n_labeled, n_classes = int(sample.labeled.sum()), sample.n_classes
         kinds, conditional = [settings.geometry], settings.objective == "conditional"
@@ -304,26 +285,28 @@ class _Scope:
             kinds = usable(sample.cross_fitted())
             if not conditional:  # there, columns that depend on each other count twice on circles
                 kinds = [kind for kind in kinds if not kind.endswith("circles")] or kinds
-        number = max(1, *(min(most, n_labeled, rows // max(1, n_labeled)) for most, rows in FOLDS))
-        held = min(max(1, n_labeled // max(FEWEST, number)), HELD)
-        whole = min(n_labeled - held, MOST_ROWS)
-        first = min(whole, max(ROWS, ROWS_PER_CLASS * n_classes))
-        most = max(n_classes, 2 * first // 3)
+        parts = (min(most, n_labeled, rows // max(1, n_labeled)) for most, rows in FOLDS)
+        self.number = max(1, *parts)  # of parts that are held out in turn
+        self.held = min(max(1, n_labeled // max(FEWEST, self.number)), HELD)  # rows of each
+        self.whole = min(n_labeled - self.held, MOST_ROWS)  # rows fitted on the path
+        self.first = min(self.whole, max(ROWS, ROWS_PER_CLASS * n_classes))  # in the screening
+        most = max(n_classes, 2 * self.first // 3)
         widths = sorted({min(k * n_classes, most) for k in PER_CLASS})
         widths = widths if settings.n_memories is None else [settings.n_memories]
         noise = settings.adam.noise if conditional else 0.0
-        noises = [0.0, NOISE] if isinstance(noise, str) else [noise]
-        searched = settings.search is not None
+        self.noises = [0.0, NOISE] if isinstance(noise, str) else [noise]
+        # Whether there may be more memories, and more cycles.
+        searched, by_adam = settings.search is not None, not isinstance(settings.solver, SGD)
+        self.grows = searched and settings.n_memories is None
+        self.goes_on = searched and conditional and settings.max_iter is None and by_adam
         if not searched:
             kinds = [kind for kind in kinds if kind == "standard"] or kinds[:1]
-            widths, noises = widths[-1:], noises[:1]
-        steps = conditional and settings.max_iter is None and not isinstance(settings.solver, SGD)
-        return cls(
-            [Spec(kind, k, settings.objective, noises[0]) for kind in kinds for k in widths],
-            noises, first, whole, held, number,
-            grows=searched and settings.n_memories is None, goes_on=searched and steps,
-            plain=("unit", "center") if are_directions(sample.rows) else (),
-        )  # fmt: skip
+            widths, self.noises = widths[-1:], self.noises[:1]
+        self.screen = [
+            Spec(kind, k, settings.objective, self.noises[0]) for kind in kinds for k in widths
+        ]
+        # Geometries that only a clearly better one replaces.
+        self.plain = ("unit", "center") if are_directions(sample.rows) else ()
 
 
 class _Trials:
@@ -406,7 +389,7 @@ def choose(sample: Sample, settings: Settings, progress: Progress) -> Choice:
     Without a search what is open is set: standard units, four memories per class, one cycle, no noise.
     """
     settings = settings.for_rows(sample)
-    scope, n_labeled = _Scope.of(sample, settings), int(sample.labeled.sum())
+    scope, n_labeled = _Scope(sample, settings), int(sample.labeled.sum())
     few_labels = n_labeled < sample.rows.n_rows and settings.objective == "joint"
     enough = FEWEST if n_labeled < sample.rows.n_rows else 2
     if n_labeled < enough * max(2, sample.n_classes):  # nothing can be held out
@@ -464,7 +447,7 @@ def evaluate(
             if len(several) == len(parts):
                 losses, folds = zip(*(several[k] for k in sorted(several)), strict=True)
                 own, odd = np.concatenate(losses, 1)
-                yield trial.spec, Evaluation.of(own, odd, weight, folds)
+                yield trial.spec, Evaluation(own, odd, weight, folds)
         done += len(group)
         show(done, len(trials))
 

@@ -82,13 +82,10 @@ class Lineage:
 
         A memory has the sum of those of its descendants; row 0, the uniform component, stays.
         """
-        nodes = self.members[level]
-        place = torch.full((self.n_nodes,), -1)
-        place[nodes] = torch.arange(len(nodes))
-        found = torch.cat([p[:1], p.new_zeros(len(nodes), p.shape[1])])
-        for leaf, weights in zip(self.members[-1].tolist(), p[1:], strict=True):
-            node = leaf
-            while place[node] < 0:
+        place = {node: k for k, node in enumerate(self.members[level].tolist(), 1)}
+        found = torch.cat([p[:1], p.new_zeros(len(place), p.shape[1])])
+        for node, weights in zip(self.members[-1].tolist(), p[1:], strict=True):
+            while node not in place:
                 node = int(self.parent[node])
-            found[1 + place[node]] += weights
+            found[place[node]] += weights
         return found

@@ -64,10 +64,10 @@ class SGD(Solver):
     tol: float = 1e-4
 
     def __post_init__(self) -> None:
-        if not self.learning_rate > 0:
-            raise ValueError(f"learning_rate must be > 0, got {self.learning_rate}")
-        if self.learning_rate > _MOST_RATE:
-            raise ValueError(f"learning_rate must be <= {_MOST_RATE}, got {self.learning_rate}")
+        if not 0 < self.learning_rate <= _MOST_RATE:
+            raise ValueError(
+                f"learning_rate must lie in (0, {_MOST_RATE}], got {self.learning_rate}"
+            )
         check_tol(self.tol)
         if not 0 <= self.momentum < 1:
             raise ValueError(f"momentum must lie in [0, 1), got {self.momentum}")

@@ -86,7 +86,15 @@ def train(
             rows = dataset.sample(_START_ROWS, generator=generator)
             found = start_memories(rows, spec.n_memories, own_labels=True, generator=generator)
             start = start_conditional(found, dataset.label_mass().to(found.w), beta=beta)
-        return _cycles(start, dataset, adam, spec, done, max_iter, watch)
+        history: list[PassRecord] = []
+        for cycle in range(done, spec.cycles):
+            own, passes = adam.scheduled(n_rows, cycle, max_iter)
+            targets = dataset.with_targets(partial(class_targets, cycle=cycle))
+            run = fit(start, targets, replace(own, noise=spec.noise), max_iter=passes, **watch)
+            start, history = run.params, [*history, *run.in_phase(cycle)]
+            if run.status != "max_iter":
+                return replace(run, history=history)
+        return replace(run, history=history, status="converged")  # steps have faded out
 
     assert not isinstance(solver, Adam)
     labeled = spec.objective != "marginal"
@@ -108,7 +116,7 @@ def train(
             uniform_weight=uniform * first / n_memories,  # splitting leaves it alone: right at the end
             learned_weights=learned, mass=dataset.label_mass(),
         )  # fmt: skip
-    history: list[PassRecord] = []
+    history = []
     if spec.unlabeled and dataset.has_unlabeled():
         settled = few_labels.fit_unlabeled_start(
             start, dataset, learn_beta=learn_beta, generator=generator, callbacks=callbacks
@@ -135,22 +143,3 @@ def train(
         )
     counts = steps.label_counts(run.state, dataset.n_rows)
     return replace(run, history=[*history, *run.history], learns_weights=learned, counts=counts)
-
-
-def _cycles(
-    params: Mixture, dataset: ArrayDataset, adam: Adam, spec: Spec, done: int,
-    max_iter: int | None, watch: dict[str, Any],
-) -> Run:  # fmt: skip
-    history: list[PassRecord] = []
-    for cycle in range(done, spec.cycles):
-        steps, passes = adam.scheduled(dataset.n_rows, cycle, max_iter)
-        run = fit(
-            params, dataset.with_targets(partial(class_targets, cycle=cycle)),
-            replace(steps, noise=spec.noise), max_iter=passes, **watch,
-        )  # fmt: skip
-        params, history = run.params, [*history, *run.in_phase(cycle)]
-        if run.status != "max_iter":
-            break
-    # Steps have faded out.
-    status = "converged" if run.status == "max_iter" else run.status
-    return replace(run, history=history, status=status)
