@@ -18,6 +18,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
+# What reading a damaged file may raise.
+_DAMAGED = (AttributeError, KeyError, RecursionError, SafetensorError, TypeError, ValueError)
+
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Write a file so that a reader, or a crash, sees the old one or the new one whole."""
@@ -100,14 +103,7 @@ def unpack_tensors(
         header = json.loads(about.get("__metadata__", {}).get("mnemosphere", "{}"))
         told, found = header.pop("checksum", None), header.get("version")
         whole = told == checksum(tensors, header)
-    except (
-        AttributeError,
-        KeyError,
-        RecursionError,
-        SafetensorError,
-        TypeError,
-        ValueError,
-    ) as error:
+    except _DAMAGED as error:
         reason = " ".join(str(error).split())[:200]  # it may quote the file
         raise ValueError(
             f"{path} is damaged or not a safetensors file ({reason}): choose another file"

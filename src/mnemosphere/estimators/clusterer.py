@@ -18,15 +18,17 @@ from mnemosphere.base.machine import threads
 from mnemosphere.base.warnings import warn_user
 from mnemosphere.estimators.base import COUNT, ROW_CONSTRAINTS, MemoryEstimator
 from mnemosphere.estimators.cluster_training import train
-from mnemosphere.estimators.inputs import read_inputs, work_on
+from mnemosphere.estimators.inputs import learn_columns, read_inputs, work_on
 from mnemosphere.estimators.progress import Progress
 from mnemosphere.estimators.settings import Settings
 from mnemosphere.estimators.setup import sound
 from mnemosphere.estimators.streaming import take_in
-from mnemosphere.fitted.model import FittedModel, Floats, as_numpy
+from mnemosphere.fitted.model import FittedModel, Floats, Record, as_numpy
 from mnemosphere.geometry import KINDS
+from mnemosphere.geometry.base import learn, on_sphere
 from mnemosphere.interpret import score_samples
 from mnemosphere.model import objectives
+from mnemosphere.model.mixture import from_memories
 from mnemosphere.model.one_pass import operands
 from mnemosphere.rows.columns import MIN_FREQUENCY
 from mnemosphere.training import latent
@@ -218,6 +220,51 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         means = votes.p[1:, :-1].T @ votes.w  # (C, P) (P, N)
         norm = means.norm(dim=1, keepdim=True).clamp_min(torch.finfo(means.dtype).tiny)
         return as_numpy(self.model_.restore(means / norm))
+
+    @classmethod
+    def from_memories(cls, memories: Any, *, beta: float = 100.0, geometry: str = "unit") -> Self:
+        """Store patterns as they are, each as a memory of the same weight; nothing is trained.
+
+        Of unit patterns w, one step of `recall` takes a row x without missing values to the direction of
+        Σ softmax(β⟨w, x⟩) w: a modern Hopfield network. `transform` returns the softmax.
+
+        Parameters
+        ----------
+        memories : array-like or frame of shape (P, N)
+            Patterns.
+        beta : float, default 100.0
+            Inverse temperature: a larger one tells more alike patterns apart.
+        geometry : str, default "unit"
+            How patterns are put on the sphere, as in the constructor, but "auto".
+
+        Returns
+        -------
+        DAMClusterer
+            A fitted estimator of a single cluster, without a uniform component.
+
+        Examples
+        --------
+        >>> memory = mn.DAMClusterer.from_memories(np.eye(3), beta=20)
+        >>> memory.recall([[0.9, 0.3, np.nan]]).round(1).tolist()
+        [[0.9, 0.3, 0.0]]
+        >>> memory.transform([[0.9, 0.3, 0.1]]).argmax(1).tolist()
+        [0]
+        """
+        own = cls(1, beta=beta, geometry=geometry, uniform_weight=0.0)
+        own._validate_params()
+        columns, rows = learn_columns(memories, own.get_params(deep=False))
+        rows.check_finite(columns.number_names)
+        own.set_params(n_memories=rows.n_rows)
+        placed = learn(geometry, rows, None, None)
+        w, lost = on_sphere(rows, placed, torch.float64)
+        if bool(lost.any()):
+            raise ValueError(f"memory {int(lost.nonzero()[0])} is {placed.no_direction}: drop it")
+        stored = from_memories(w, w.new_tensor([1.0, 0.0]), beta=beta, uniform_weight=0.0)
+        own.model_ = FittedModel(
+            "clusterer", stored, stored, placed, columns, np.arange(1), learns_beta=False,
+            record=Record(own.get_params(deep=False)),
+        )  # fmt: skip
+        return own
 
     # Training.
 

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mnemosphere.base.files import pack_tensors, unpack_tensors, write_atomically
+from mnemosphere.base.files import pack_tensors, read_tensors, unpack_tensors, write_atomically
 from mnemosphere.fitted.model import (
     Calibration,
     Exemplars,
@@ -47,6 +47,8 @@ _CLASSES: dict[str, type[Any]] = {
     )
 }  # fmt: skip
 _LABEL_KINDS = "biufUO"
+_NUMBERS: dict[str, Any] = {"tensor": lambda t: t, "array": Tensor.numpy}
+_CONTAINERS: dict[str, Any] = {"mapping": dict, "tuple": tuple, "set": frozenset}
 _Scalar = bool | int | float | str | None
 
 
@@ -71,14 +73,15 @@ def read(path: str | PathLike[str]) -> FittedModel:
     """The model that a file holds; ValueError names the file and why it holds no model."""
     if not Path(path).exists():
         raise FileNotFoundError(f"no model file at {path}: check the path")
-    if not Path(path).is_file():
-        raise ValueError(f"{path} is no file: give the path of one")
-    return unpack(Path(path).read_bytes(), path)  # whole: the file may change
+    return _model(*read_tensors(Path(path), FORMAT, VERSION), path)
 
 
 def unpack(content: bytes, path: object) -> FittedModel:
     """The model that `pack` has packed; path: what errors name. No code of the content is run."""
-    header, tensors = unpack_tensors(content, FORMAT, VERSION, path)
+    return _model(*unpack_tensors(content, FORMAT, VERSION, path), path)
+
+
+def _model(header: dict[str, Any], tensors: dict[str, Tensor], path: object) -> FittedModel:
     try:
         model: FittedModel = from_plain(header["model"], tensors)
         return model.check_sizes()
@@ -132,23 +135,14 @@ def from_plain(plain: Any, tensors: dict[str, Tensor]) -> Any:
     if not isinstance(plain, dict):
         return plain
     own = {key: from_plain(item, tensors) for key, item in plain.items() if key != "type"}
-    match plain.get("type"):
-        case None:
-            return own
-        case "tensor":
-            return tensors[own["name"]]
-        case "array":
-            return tensors[own["name"]].numpy()
-        case "labels":
-            return np.array(own["values"], dtype=own["dtype"])
-        case "mapping":
-            return dict(own["items"])
-        case "tuple":
-            return tuple(own["items"])
-        case "set":
-            return frozenset(own["items"])
-        case kind:
-            return _classes()[kind](**own)
+    kind = plain.get("type")
+    if kind in _NUMBERS:
+        return _NUMBERS[kind](tensors[own["name"]])
+    if kind in _CONTAINERS:
+        return _CONTAINERS[kind](own["items"])
+    if kind == "labels":
+        return np.array(own["values"], dtype=own["dtype"])
+    return own if kind is None else _classes()[kind](**own)
 
 
 def _labels(labels: NDArray[Any]) -> dict[str, Any]:

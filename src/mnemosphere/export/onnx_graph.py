@@ -209,22 +209,13 @@ class _Graph:
         """A tensor stored in its own precision and read in double."""
         return self("Cast", self.constant(value.cpu().numpy()), to=self.double)
 
-    def norms(self, x: str, axis: int) -> str:
-        """Lengths along an axis, which stays."""
-        return self("Sqrt", self("ReduceSumSquare", x, [axis], keepdims=1))
+    def norms(self, x: str) -> str:
+        """Lengths of rows, (batch, 1)."""
+        return self("Sqrt", self("ReduceSumSquare", x, [1], keepdims=1))
 
     def total(self, x: str) -> str:
         """Sums of rows, (batch, 1)."""
         return self("ReduceSum", x, [1], keepdims=1)
-
-    def shares(self, exponents: str, first: float) -> str:
-        """Softmax of rows, one more component of that exponent in front."""
-        return self("Softmax", self("Pad", exponents, [0, 1, 0, 0], first), axis=-1)
-
-    def quotient(self, x: str, length: str, without: str) -> str:
-        """The quotient in double precision; 0 where there is none."""
-        safe = self("Where", without, 1.0, length)
-        return self("Where", without, 0.0, self("Div", x, safe))
 
     def __call__(self, operation: str, *inputs: Any, output: str | None = None, **more: Any) -> str:
         """One node, of results by their names and of numbers; the name of its result."""
@@ -242,9 +233,8 @@ def _exponents(g: _Graph, at: OnnxUnitRows, w: str, mixture: Mixture) -> str:
     h = g("Sub", h, offset)
     if at.gaps is None:
         return h
-    some = g(
-        "Transpose", g("NonZero", g("Greater", g("Squeeze", at.missing, [1]), 0.0))
-    )  # rows with gaps (k, 1)
+    # Rows with gaps (k, 1).
+    some = g("Transpose", g("NonZero", g("Greater", g("Squeeze", at.missing, [1]), 0.0)))
     gaps, missing, room = (g("GatherND", each, some) for each in (at.gaps, at.missing, at.room))
     m = g("Mul", missing, 0.5)
     a, b = g("Max", g("Sub", m, 0.5), 0.0), g("Add", m, 0.5)
@@ -286,15 +276,11 @@ def _answers(g: _Graph, model: FittedModel, at: OnnxUnitRows, raw_scores: bool) 
     h = _exponents(g, at, own, density.to(dtype=torch.float64))
     with np.errstate(divide="ignore"):
         weight = np.log(density.p[1:].double().sum(1).numpy())[None, :]
-    s = g("Add", h, np.maximum(weight, -1e30))
-    peak = g("ReduceMax", s, [1], keepdims=1)
-    score = g("Neg", g("Add", peak, g("Log", g.total(g("Exp", g("Sub", s, peak))))))
-    farthest = largest_novelty_score(model.precise_density)
-    score = g("Where", at.undirected, farthest, score)
+    each = g("Add", h, np.maximum(weight, -1e30))
+    score = g("Neg", g("ReduceLogSumExp", each, [1], keepdims=1))
+    score = g("Where", at.undirected, largest_novelty_score(model.precise_density), score)
     score = g("Squeeze", score, [1])
-    g.output(
-        "novelty_score", score, g.double
-    )  # far rows have hundreds, of which a float keeps 1e-5
+    g.output("novelty_score", score, g.double)  # hundreds, of which a float keeps 1e-5
     g.output("shares", g("Cast", share, to=g.float), g.float, votes.n_memories)
     if (limit := novelty_threshold(model)) is not None:
         g.output("is_novel", g("Greater", score, limit), g.bool)
@@ -308,7 +294,7 @@ def _answers(g: _Graph, model: FittedModel, at: OnnxUnitRows, raw_scores: bool) 
 def _classes(g: _Graph, at: OnnxUnitRows, h: str, votes: Mixture, floor: float) -> tuple[str, str]:
     """(shares of the components (batch, P+1), votes for the classes and for none (batch, C+1))."""
     uniform = 0.0 if bool(votes.p[0].any()) else -np.inf
-    share = g.shares(h, uniform)
+    share = g("Softmax", g("Pad", h, [0, 1, 0, 0], uniform), axis=-1)
     joint = g("Max", g("MatMul", share, g.stored(votes.p)), floor)
     joint = g("Where", at.undirected, g.stored(votes.p_q[None]), joint)
     share = g("Mul", share, g.stored(votes.weights[None]))
@@ -329,12 +315,12 @@ def _rejections(
     knots = torch.from_numpy(tails.values)
     width = knots.diff(dim=1).clamp_min(_TINY)
     each = g("Sub", g("Unsqueeze", reasons, [2]), g.stored(knots[:, :-1]))
-    filled = g("Min", g("Max", g("Div", each, g.stored(width)), 0.0), 1.0)
+    filled = g("Clip", g("Div", each, g.stored(width)), 0.0, 1.0)
     inside = g("Mul", g("ReduceMean", filled, [2], keepdims=0), tails.level)
     beyond = g("Sub", reasons, g.stored(knots[:, -1]))
     beyond = g("Max", g("Div", beyond, g.stored(torch.from_numpy(tails.mean))), 0.0)
     found = g("Add", inside, beyond)
-    score = g("Squeeze", g.norms(found, 1), [1])
+    score = g("Squeeze", g.norms(found), [1])
     none = g("Squeeze", g("Slice", joint, [n_classes], [n_classes + 1], [1]), [1])
     outside = g("Greater", none, g("Squeeze", best, [1]))
     g.output("reasons", found, g.double, 3)

@@ -162,9 +162,10 @@ class Geometry(ABC):
         undirected = g("Or", g("GreaterOrEqual", count, float(n_features)), undirected)
         if self.mixing is not None:
             v = g("MatMul", v, g.stored(self.mixing.T.contiguous()))
-            length = g.norms(v, 1)
+            length = g.norms(v)
             undirected = g("Or", undirected, g("LessOrEqual", length, 0.0))
-        unit = g.quotient(v, length, undirected)
+        quotient = g("Div", v, g("Where", undirected, 1.0, length))
+        unit = g("Where", undirected, 0.0, quotient)
         if not self._scales_gaps:
             return OnnxUnitRows(unit, undirected)
         share = self._onnx_share(g, rows, unit, length)
@@ -178,7 +179,7 @@ class Geometry(ABC):
 
     def _onnx_directions(self, g: Graph, rows: OnnxRows) -> tuple[str, str, str]:
         v = self._onnx_coordinates(g, rows)
-        length = g.norms(v, 1)
+        length = g.norms(v)
         return v, length, g("LessOrEqual", length, 0.0)
 
     def _onnx_share(self, g: Graph, rows: OnnxRows, unit: str, length: str) -> str:

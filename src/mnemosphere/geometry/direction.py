@@ -141,9 +141,9 @@ class Center(Unit):
     def _onnx_directions(self, g: Graph, rows: OnnxRows) -> tuple[str, str, str]:
         x = self._onnx_coordinates(g, rows)
         mean = g("Div", g.total(x), g("Max", g("Sub", float(rows.n), rows.missing), 1.0))
-        limit = g("Mul", g.norms(g("Where", rows.unknown, mean, x), 1), _CONSTANT)
+        limit = g("Mul", g.norms(g("Where", rows.unknown, mean, x)), _CONSTANT)
         x = g("Where", rows.unknown, 0.0, g("Sub", x, mean))
-        length = g.norms(x, 1)
+        length = g.norms(x)
         return x, length, g("LessOrEqual", length, limit)
 
     def _known_mean(self, rows: NDArray[Any], known: NDArray[np.bool_]) -> NDArray[Any]:

@@ -21,14 +21,11 @@ class Graph(Protocol):
     def stored(self, value: Tensor) -> str:
         """A tensor stored in its own precision and read in double."""
 
-    def norms(self, x: str, axis: int) -> str:
-        """Lengths along an axis, which stays."""
+    def norms(self, x: str) -> str:
+        """Lengths of rows, (batch, 1)."""
 
     def total(self, x: str) -> str:
         """Sums of rows, (batch, 1)."""
-
-    def quotient(self, x: str, length: str, without: str) -> str:
-        """The quotient in double precision; 0 where there is none."""
 
 
 class OnnxRows(NamedTuple):
