@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClusterMixin
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import Interval, StrOptions, validate_parameter_constraints
 
 from mnemosphere.base.machine import threads
 from mnemosphere.base.warnings import warn_user
@@ -251,8 +251,9 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         [0]
         """
         own = cls(1, beta=beta, geometry=geometry, uniform_weight=0.0)
-        own._validate_params()
-        columns, rows = learn_columns(memories, own.get_params(deep=False))
+        given = own.get_params(deep=False)
+        validate_parameter_constraints(cls._parameter_constraints, given, cls.__name__)
+        columns, rows = learn_columns(memories, given)
         rows.check_finite(columns.number_names)
         own.set_params(n_memories=rows.n_rows)
         placed = learn(geometry, rows, None, None)
