@@ -101,6 +101,12 @@ def explanations_table() -> Table:
     return table(columns, run["results"], run)
 
 
+def stored_patterns_table() -> Table:
+    """Share of stored patterns that do not come back."""
+    run = read("stored_patterns")
+    return table({name: f"{{{name}}}" for name in run["results"][0]}, run["results"], run)
+
+
 TABLES: dict[str, Callable[[], Table | str]] = {
     "conditional": conditional_table,
     "cost gpu": gpu_cost_table,
@@ -110,4 +116,5 @@ TABLES: dict[str, Callable[[], Table | str]] = {
     "two layers": two_layers_table,
     "works with": works_with_table,
     "explanations": explanations_table,
+    "stored patterns": stored_patterns_table,
 }
