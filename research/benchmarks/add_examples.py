@@ -66,9 +66,8 @@ def measure(x: NDArray[Any], y: NDArray[Any], seed: int) -> dict[str, Any]:
             "given": float(np.mean(mn.as_estimator(wider).predict(x[rows]) == wanted)),
             "seconds": seconds,
         }
-    again = mn.DAMClassifier(random_state=seed).fit(
-        x[np.union1d(kept, rows)], y[np.union1d(kept, rows)]
-    )
+    both = np.union1d(kept, rows)
+    again = mn.DAMClassifier(random_state=seed).fit(x[both], y[both])
     after = again.predict(x_new)
     found["fit again"] = {
         "after": float(np.mean(after[is_own] == wanted)),
@@ -87,14 +86,12 @@ def main(argv: list[str]) -> None:
     parts = report.Parts(args.out.with_suffix(""))
     report.make_folder(args.out.with_suffix(""))
     sets: dict[str, Any] = {}
+    warnings.simplefilter("ignore")  # of rare classes
     for name in args.sets:
         for seed in range(args.seeds):
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of rare classes
-                run = parts.step(
-                    f"{name}-{seed}", lambda n=name, s=seed: measure(*load(args.data, n, s), s)
-                )
+            run = parts.step(
+                f"{name}-{seed}", lambda n=name, s=seed: measure(*load(args.data, n, s), s)
+            )
             sets.setdefault(name, []).append(run)
-            print(name, seed, run, flush=True)
     command = report.command_line(["add_examples", *argv])
     report.write(args.out, {**report.head(command, seeds=range(args.seeds)), "sets": sets})

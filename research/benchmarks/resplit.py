@@ -30,11 +30,10 @@ def measure(vectors: Path, name: str, seed: int) -> Json:
     for part, rows in zip(PARTS, np.split(order, cuts), strict=True):
         data |= {f"x_{part}": x[rows], f"y_{part}": y[rows]}
     own = split(data, 1.0, 0)
-    said = {"ours": ours(own, seed)[1]}
-    said["logistic regression"] = baselines(own)["logistic regression"]
+    said = {"ours": ours(own, seed)[1]} | baselines(own)
     return {
         method: {key: measures(own, said[method])[key] for key in ("log_loss", "known_accuracy")}
-        for method in said
+        for method in ("ours", "logistic regression")
     }
 
 
