@@ -10,6 +10,7 @@ from matplotlib.patches import FancyBboxPatch
 
 from mnemosphere import DAMClassifier, load_data
 from mnemosphere.interpret import Explanation
+from mnemosphere.interpret.explanation import familiar
 from mnemosphere.plots.style import BLACK, BLUE, GREY, ORANGE, figure_style, new_figure
 
 KNOWN = "I lost my card and need a new one, how long does it take?"
@@ -76,7 +77,13 @@ def picture() -> Figure:
         ax.set_axis_off()
         _card(ax, 0.0, 0.22, "\n".join(textwrap.wrap(f"“{question}”", 22)), "#F2F5F9")
         if answer is None:
-            ax.text(0.25, 0.5, f"{why.familiarity(0)}: no answer", fontsize=13, va="center")
+            ax.text(
+                0.25,
+                0.5,
+                f"{familiar(float(why.further_out[0]))}: no answer",
+                fontsize=13,
+                va="center",
+            )
         else:
             labels = list(dict.fromkeys(str(reason.label) for reason in why[0]))
             colors = dict(zip(labels, (BLUE, ORANGE), strict=False))

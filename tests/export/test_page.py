@@ -13,6 +13,7 @@ from mnemosphere.base.colors import category_colors
 from mnemosphere.base.text import percent
 from mnemosphere.export import payload
 from mnemosphere.export.page import write_page
+from mnemosphere.interpret.explanation import familiar
 from quick_models import built, small
 
 assert_close = functools.partial(np.testing.assert_allclose, rtol=0, atol=1e-6)
@@ -368,7 +369,7 @@ def test_a_table_is_changed_and_shown_before_and_after(browser, wine_model, wine
         browser.evaluate(FRAME)
         why = wine_model.explain(x.iloc[[row]])
         told = texts(browser, "#familiar")[0]
-        assert told.lower() == f"{why.familiarity(0)}."
+        assert told.lower() == f"{familiar(float(why.further_out[0]))}."
     assert silent(browser)
 
 

@@ -224,8 +224,10 @@ def test_all_say_the_same_of_categories_with_gaps(kind, tmp_path):
     if kind != "circles":
         frame["vector"] = list(table("dense")[0][:, :3])
     own = mn.DAMClassifier(1, geometry=kind, max_iter=1, random_state=0).fit(frame, y)
-    rows = mn.interpret.encode(own.model_, frame).to_numpy()
-    all_say_the_same(kind, frame, y, rows, -3 * rows[:7], tmp_path)
+    numbers = [column for column in frame if column.startswith("x")]
+    beyond = frame.iloc[:7].assign(**{column: -3 * frame[column] for column in numbers})
+    rows, further = (mn.interpret.encode(own.model_, x).to_numpy() for x in (frame, beyond))
+    all_say_the_same(kind, frame, y, rows, further, tmp_path)
 
 
 def all_say_the_same(kind, given, y, x, further, tmp_path):

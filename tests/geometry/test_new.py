@@ -19,7 +19,7 @@ from mnemosphere.geometry import KINDS, Geometry
 
 ROOT = Path(mn.__file__).parent
 # The choice and settings, of which some are about patches.
-CHOICE = {"estimators/choice.py", "estimators/cluster_training.py", "images/encoder.py",
+CHOICE = {"estimators/choice.py", "estimators/cluster_training.py", "estimators/clusterer.py", "images/encoder.py",
           "cli/settings.py", "cli/demo.py", "cli/train.py"}  # fmt: skip
 
 
@@ -66,7 +66,7 @@ def define() -> None:
             each = g("Unsqueeze", g("Where", rows.unknown, middle, rows.x), [2])
             share = g("Div", g("Sub", each, g.stored(low)), g.stored(width.clamp_min(1e-300)))
             share = g("Mul", g("Min", g("Max", share, 0.0), 1.0), g.stored((width > 0).double()))
-            rank = g("ReduceMean", share, axes=[2], keepdims=0)
+            rank = g("ReduceMean", share, [2], keepdims=0)
             return g("Pad", g("Sub", rank, 0.5), [0, 0, 0, 1], 1.0)
 
 

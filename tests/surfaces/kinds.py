@@ -29,7 +29,7 @@ class Rows:
     y_test: Any
     settings: dict[str, Any] = field(default_factory=dict)
     weight: Any = None
-    stored: Any = None  # what `fit` is given in place of x and y
+    dataset: Any = None  # what `fit` is given in place of x and y
 
 
 def split(x: Any, y: Any, n: int = 150, **more: Any) -> Rows:
@@ -150,7 +150,7 @@ def rare() -> Rows:
 def files(folder: Path) -> Rows:
     rows = numbers()
     rows.x.assign(label=rows.y).to_csv(folder / "rows.csv", index=False)
-    rows.rows = mn.Dataset.open(folder / "rows.csv", label="label", memory=4096)
+    rows.dataset = mn.Dataset.open(folder / "rows.csv", label="label", memory=4096)
     return rows
 
 
@@ -201,8 +201,8 @@ class Fitted:
             n_memories = 2 * len(np.unique(rows.y_test)) + 3
             settings = {"geometry": geometry, "objective": objective, "n_memories": n_memories}
         self.model = self.estimator(**settings)
-        if rows.rows is not None:
-            self.model.fit(rows.rows)
+        if rows.dataset is not None:
+            self.model.fit(rows.dataset)
         else:
             self.model.fit(rows.x, rows.y, rows.weight)
 

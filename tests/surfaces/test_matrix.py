@@ -189,7 +189,7 @@ def check_sample(f):
 def in_memory(f):
     """Rows to train on, as the model is given them, and one label for each."""
     rows = f.rows
-    if rows.rows is not None:
+    if rows.dataset is not None:
         raise TypeError("cross-validation takes rows in memory")
     x = rows.x
     return x, rows.y if np.ndim(rows.y) == 1 else np.asarray(rows.y).argmax(1)
@@ -215,8 +215,8 @@ def check_folds(f):
 def check_stream(f):
     rows = f.rows
     model = f.quick()
-    if rows.rows is not None:
-        model.partial_fit(rows.rows, None)
+    if rows.dataset is not None:
+        model.partial_fit(rows.dataset, None)
     if model.class_weight == "balanced":
         model.class_weight = {"ill": 10.0, "well": 1.0}
     x = rows.x

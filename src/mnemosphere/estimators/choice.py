@@ -31,7 +31,7 @@ from torch import Tensor
 from mnemosphere.estimators.progress import Progress, SearchTable
 from mnemosphere.estimators.settings import Sample, Settings
 from mnemosphere.geometry import KINDS, Center, Circles, Product, Unit
-from mnemosphere.geometry.base import learn, on_sphere
+from mnemosphere.geometry.base import check_some_left, learn, on_sphere
 from mnemosphere.model import initialize
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.mixture import Mixture
@@ -155,6 +155,7 @@ class Split:
             own = self.fitted
             geometry = learn(kind, own.rows, own.targets, own.weight)
             fitted, without = own.on_sphere(geometry)
+            check_some_left(geometry, without)
             held, lost = self.held.on_sphere(geometry)
             some = torch.eye(1, held.x.shape[1]).to(held.x)
             held = replace(held, x=torch.where(lost[:, None], some, held.x))
