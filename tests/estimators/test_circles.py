@@ -105,7 +105,7 @@ def test_every_fit_knows_what_a_category_is(tmp_path, monkeypatch):
     seen, fit = [], Circles.fit.__func__
 
     def noted(cls, rows, *rest, **more):
-        seen.append(rows.shares)
+        seen.append(tuple(rows.columns.shares))
         return fit(cls, rows, *rest, **more)
 
     monkeypatch.setattr(Circles, "fit", classmethod(noted))

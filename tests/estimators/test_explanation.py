@@ -43,7 +43,6 @@ def test_explanations_add_up_to_the_prediction(read, data, fresh, calibrated):
     assert np.allclose(found.probability, total.max(axis=1), rtol=1e-10)
     assert np.allclose(found.proba, total, rtol=1e-10)
     assert np.array_equal(found.runner_up, model.classes_[np.argsort(total, axis=1)[:, -2]])
-    assert np.array_equal(found.memories, model.memories_[found.memory])
     if model.geometry_ in ("standard", "circles"):
         assert np.allclose(found.rows, fresh.x)
         assert np.abs(model.memories_).max() < 2 * np.abs(data.x).max()

@@ -10,7 +10,6 @@ import mnemosphere as mn
 from commands import caller
 from edits import EDITS, OF_CLASSES
 from mnemosphere.cli import app
-from mnemosphere.export.payload import payload
 from mnemosphere.rows.rows import Rows
 from quick_models import graph_answers, reloaded
 from surfaces.kinds import embeddings, images, missing
@@ -78,15 +77,14 @@ def test_every_surface_answers_as_the_edited_model(fitted, request, edit, tmp_pa
     columns = [f"probability_{name}" for name in clf.classes_]
     np.testing.assert_allclose(told[columns], proba, atol=1e-9)
 
-    shown = payload(model, x)
-    assert shown["rows"]["rejected"] == why.reasons
-    assert shown["threshold"] == clf.novelty_threshold_
     browser = request.getfixturevalue("browser")
     clf.explore(tmp_path / "p.html", x)
     browser.open(tmp_path / "p.html")
     every = "Array.from({length: mnemosphere.rows().n}, (_, r) => mnemosphere.predictRow(r))"
     page = browser.evaluate(every)
     np.testing.assert_allclose([row["proba"] for row in page], proba, atol=1e-3)
+    rejected = every.replace("mnemosphere.predictRow(r)", "answerFor(rows.values(r)).rejected")
+    assert browser.evaluate(rejected) == why.rejected.tolist()
     score = np.array([row["score"] for row in page])
     np.testing.assert_allclose(score, clf.novelty_score(x), rtol=1e-3, atol=1e-2)
     assert not browser.complaints()
