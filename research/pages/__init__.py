@@ -89,9 +89,9 @@ def main(arguments: list[str]) -> int:
     for name in found:
         print(f"{name} {'is out of date' if check else 'brought up to date'}")
     if check:
-        wrong = refused()
+        typed = [n for page in PAGES for n in prose.typed_numbers(page.read_text(encoding="utf-8"))]
+        wrong = refused() + [f"typed by hand: {number}" for number in typed]
         print("\n".join(wrong))
-        found += prose.report([*PAGES, PAPER_PAGE]) + wrong
-        return int(bool(found))
+        return int(bool(found + wrong))
     write()
     return 0

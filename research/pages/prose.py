@@ -8,8 +8,6 @@ block or a mark that `python -m research pages` fills. Settings look the same: `
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from pathlib import Path
 
 from research.pages import marks
 from research.report import ROOT
@@ -62,15 +60,3 @@ def typed_numbers(text: str) -> list[str]:
         re.sub(r"\s+", " ", text[max(0, found.start() - 40) : found.end() + 30]).strip()
         for found in _MEASURED.finditer(text)
     ]
-
-
-def report(pages: Iterable[Path]) -> list[str]:
-    """What is wrong, printed and returned."""
-    found = [
-        f"{page.relative_to(ROOT)}: typed by hand: {number}"
-        for page in pages
-        for number in typed_numbers(page.read_text(encoding="utf-8"))
-    ]
-    for line in found:
-        print(line)
-    return found
