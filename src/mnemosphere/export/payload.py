@@ -102,7 +102,7 @@ def _image_shape(
         named |= geometry.units is not None and not geometry.has_curves
         side = round(n_features**0.5)
         square = side * side == n_features and n_features >= _LEAST_PIXELS
-        positive = table is None or _least(table) >= 0
+        positive = table is None or not (table < 0).any()  # of NaN neither
         return (side, side) if square and positive and not named else None
     shape = () if isinstance(given, str) else tuple(int(side) for side in given)
     known = len(shape) in (2, 3) and shape[2:] in ((), (1,), (3,))
@@ -112,12 +112,6 @@ def _image_shape(
             f"{n_features} values, got {given!r}"
         )
     return shape
-
-
-def _least(table: NDArray[Any]) -> float:
-    """The least number there is; 0 if there is none."""
-    known = table[~np.isnan(table)]
-    return float(known.min()) if known.size else 0.0
 
 
 def principal_axes(model: FittedModel, table: NDArray[Any] | None) -> NDArray[np.float64]:
