@@ -163,14 +163,19 @@ def test_rows_of_digits_get_the_same_answers_as_in_python(asked, page, image_mod
 
 def draw(browser, points):
     """Draw a line on the pad with the mouse; what the model then sees."""
-    browser.evaluate("document.getElementById('clear').click()")
-    box = browser.evaluate(
-        "(() => { $('pad').scrollIntoView(); const r = $('pad').getBoundingClientRect();"
-        " return [r.left, r.top, r.width, r.height]; })()"
-    )
-    browser.drag([(box[0] + x * box[2], box[1] + y * box[3]) for x, y in points])
-    browser.evaluate(FRAME)
-    return np.array(browser.evaluate("[...seen()]"))
+    for _ in range(3):  # the mouse may come before the page is laid out
+        browser.evaluate("$('clear').click(); $('pad').scrollIntoView()")
+        browser.evaluate(FRAME)
+        left, top, width, height = browser.evaluate(
+            "(() => { const r = $('pad').getBoundingClientRect();"
+            " return [r.left, r.top, r.width, r.height]; })()"
+        )
+        browser.drag([(left + x * width, top + y * height) for x, y in points])
+        browser.evaluate(FRAME)
+        seen = np.array(browser.evaluate("[...seen()]"))
+        if seen.any():
+            break
+    return seen
 
 
 def test_a_drawn_three_gets_a_three_and_a_scribble_gets_no_answer(opened, image_model):
